@@ -30,6 +30,12 @@ from trtprof.source.request import ModelRequest
 
 HEAVY = ("light_bvlc_alexnet", "light_vgg19", "light_zfnet512")
 """They have no op and no shape of graph that others do not have, and hundreds of megabytes of weights."""
+USUAL = ("resnet_tiny", "transformer_block", "lstm", "RFB-320_simplified", "polygraphy__qdq_conv")
+MODELS = [
+    pytest.param(path, id=path.stem, marks=() if path.stem in USUAL else pytest.mark.nightly)
+    for path in real_models()
+    if path.stem not in HEAVY
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +52,7 @@ def folder_of(model: Path, runs: dict[str, RunFolder], factory: pytest.TempPathF
 
 
 @pytest.mark.usefixtures("quick_runs")
-@pytest.mark.parametrize(
-    "model", [path for path in real_models() if path.stem not in HEAVY], ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("model", MODELS)
 def test_contracts_hold(model: Path, runs: dict[str, RunFolder], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = folder_of(model, runs, tmp_path_factory)
     run = folder.report()

@@ -90,37 +90,11 @@ def test_all_runs_of_a_folder(two: list[LoadedRun], tmp_path: Path) -> None:
     assert len(tp.runs(tmp_path).frame) == 0
 
 
-def test_runs_are_compared_whatever_was_imported_before(two: list[LoadedRun]) -> None:
-    for sides in (two, [run.path for run in two], [[two[0]], [str(two[1].path)]]):
-        found = tp.compare(*sides)  # type: ignore[operator]
-        assert isinstance(found.parts, pd.DataFrame)
-        assert "resnet_tiny" in found._repr_html_()
-    # The package of that name is still one.
-    from trtprof.compare import compare
-
-    assert compare([[two[0].path], [two[1].path]]) == found.record
-
-
 def test_a_model_is_predicted_and_its_layers_are_a_table() -> None:
     found = tp.predict(SAMPLES / "resnet_tiny.onnx", "rtx-4090", level="groups", batch=2)
     assert set(found.layers["gpu"]) == {"rtx-4090"}
     assert "resnet_tiny" in str(found)
     assert set(tp.predict(SAMPLES / "gemv.onnx", "l4,t4").layers["gpu"]) == {"l4", "t4"}
-
-
-def test_what_is_saved_is_what_the_suffix_says(two: list[LoadedRun], tmp_path: Path) -> None:
-    assert two[0].save(tmp_path / "a.json").read_text().startswith("{")
-    assert two[0].save(tmp_path / "a.onnx").stat().st_size > 1000
-    for saved, name in ((two[0], "a.html"), (two[0].plot.ledger(), "a.svg")):
-        with pytest.raises(MissingError, match="cannot be written"):
-            saved.save(tmp_path / "none" / name)
-    with pytest.raises(UsageError, match="exists"):
-        two[0].save(tmp_path / "a.json")
-
-
-def test_an_option_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match="run has no option 'iteration'"):
-        tp.run("m.onnx", iteration=3)
 
 
 def test_importing_the_package_loads_nothing() -> None:

@@ -13,11 +13,10 @@ import trtprof
 from tests.fakes.support import ROOT, SAMPLES, refused
 from trtprof.base import run_folder
 from trtprof.base.errors import MissingError, UsageError
-from trtprof.base.records import SCHEMA_VERSION, Source
+from trtprof.base.records import SCHEMA_VERSION
 from trtprof.base.run_folder import RunFolder
 from trtprof.compare import compare
-from trtprof.cost import work_of
-from trtprof.flows.options import RunOptions, check_tuning
+from trtprof.flows.options import RunOptions
 from trtprof.flows.run import choose_backend, execute
 from trtprof.runtime.session_tuning import SessionTuning
 from trtprof.source.request import ModelRequest
@@ -127,23 +126,6 @@ def test_what_a_session_was_tuned_by_is_kept_compared_and_asked_for_again(tmp_pa
     assert differ["option sessionOption"] == ("none", kept["sessionOption"])
 
 
-def test_resume_refuses_to_leave_an_option_of_the_session_away(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        execute(options(tmp_path / "run", tuning=TUNED), Recorder(stop_in="capture"))
-    with pytest.raises(UsageError, match="other settings") as caught:
-        execute(options(tmp_path / "run", resume=True))
-    assert caught.value.why == "different: sessionOption"
-
-
-@pytest.mark.parametrize("backend", ["tensorrt", "tensorrt-rtx"])
-def test_tensorrt_has_no_session_to_tune(backend: str) -> None:
-    with pytest.raises(UsageError, match=f"--sessionOption is of no use with the backend {backend}") as caught:
-        check_tuning(TUNED, backend)
-    assert "graph_optimization_level=basic" in caught.value.fix
-    check_tuning(SessionTuning(), backend)
-    check_tuning(TUNED, "ort-cuda")
-
-
 def test_a_finished_run_is_not_overwritten_without_force(tmp_path: Path) -> None:
     out = tmp_path / "run"
     execute(options(out))
@@ -168,36 +150,19 @@ def test_a_failed_replacement_leaves_the_old_run(tmp_path: Path) -> None:
     assert contents(out) != kept
 
 
-def test_force_does_not_empty_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(UsageError, match="even with --force"):
-        execute(options(tmp_path, force=True))
-    assert (tmp_path / "thesis.txt").read_text() == "years of work"
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
+def test_numbers_out_of_range_are_refused_before_anything_is_written(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for field, value in (
         ("iterations", 0),
         ("profile_iterations", 0),
         ("warmup_ms", -1.0),
         ("duration_s", -0.5),
         ("threads", -2),
         ("seed", -1),
-    ],
-)
-def test_numbers_out_of_range_are_refused_before_anything_is_written(tmp_path: Path, field: str, value: float) -> None:
-    with pytest.raises(UsageError, match="is not possible"):
-        execute(options(tmp_path / "run", **{field: value}))
-    assert not (tmp_path / "run").exists()
-
-
-def test_default_folders_do_not_collide(tmp_path: Path) -> None:
-    first = execute(options(Path(), output=""), reports=tmp_path)
-    second = execute(options(Path(), output=""), reports=tmp_path)
-    assert first.path != second.path
-    assert first.path.parent == second.path.parent == tmp_path
-    assert first.path.name.startswith("lstm-")
+    ):
+        with subtests.test(f"{field} {value}"):
+            with pytest.raises(UsageError, match="is not possible"):
+                execute(options(tmp_path / "run", **{field: value}))
+            assert not (tmp_path / "run").exists()
 
 
 def test_unknown_backends_and_those_that_cannot_run() -> None:
@@ -227,17 +192,6 @@ def test_a_run_loads_as_tables_from_its_folder_alone(tmp_path: Path) -> None:
     assert {"code", "where", "lost_ns", "try"} <= set(loaded.findings.columns)
     assert all(isinstance(t, pd.DataFrame) for t in (loaded.layers, loaded.findings, loaded.kernels, loaded.launches))
     assert trtprof.load_run(moved / "report.json").run == loaded.run
-
-
-def test_convolutions_on_the_cpu_do_every_product(tmp_path: Path) -> None:
-    """ONNX Runtime's CPU provider has neither Winograd nor FFT: what a GPU might do without is in the bound there."""
-    folder = execute(options(tmp_path / "run", model=ModelRequest.of(SAMPLES / "resnet_tiny.onnx")))
-    priced = [work_of(node.op) for node in folder.read(run_folder.SOURCE, Source).nodes]
-    alone = [work for work in priced if work is not None]
-    assert any(work.fast_flops for work in alone), "of the model alone it is not known"
-    works = [layer.work for layer in folder.report().layers if layer.work is not None]
-    assert sum(work.tensor_flops for work in works) == sum(work.tensor_flops for work in alone)
-    assert not any(work.fast_flops for work in works)
 
 
 def test_a_damaged_or_newer_report_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from trtprof.engine.inspector import parse_layer_info
 from trtprof.engine.tensorrt import BuildOptions, BuiltEngine
 from trtprof.flows import run_gpu
 from trtprof.flows.build import EngineBuild
-from trtprof.flows.options import GpuOptions, RunOptions, changed_options
+from trtprof.flows.options import GpuOptions, RunOptions
 from trtprof.flows.report import analysed, case_of
 from trtprof.flows.run import choose_backend, execute
 from trtprof.hardware import gpus, nvml, store
@@ -113,15 +113,6 @@ def test_a_run_with_onnx_runtime_leads_every_kernel_to_its_node(tmp_path: Path) 
     assert run.profiled.n == 4
 
 
-def test_the_result_follows_from_the_folder_alone(tmp_path: Path) -> None:
-    folder = execute(options(tmp_path / "run", "ort-cuda"))
-    report = folder.file(run_folder.REPORT).read_bytes()
-    moved = tmp_path / "elsewhere"
-    folder.path.rename(moved)
-    again = analysed(RunFolder(moved))
-    assert render(again, "json").encode() == report
-
-
 def timed_rows(folder: Path, ns: float = 40_000) -> Path:
     """A table of kernels as a person has it."""
     path = folder / "rows.csv"
@@ -156,18 +147,6 @@ def test_kernels_that_calibrate_timed_on_this_very_gpu_correct_a_run_without_bei
     kept.unlink()
     assert analysed(folder).corrected == corrected
     assert execute(options(tmp_path / "another", "ort-cuda", measured="none")).report().corrected is None
-
-
-def test_timed_kernels_that_cannot_be_right_end_a_run_before_anything_is_captured(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="line 2 of the measured rows cannot be right"):
-        execute(options(tmp_path / "run", "ort-cuda", measured=str(timed_rows(tmp_path, 0.001))))
-    assert not RunFolder(tmp_path / "run").has(run_folder.CAPTURE)
-
-
-def test_a_run_on_the_cpu_takes_no_timed_kernels(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is of no use with the backend ort-cpu") as error:
-        execute(options(tmp_path / "run", "ort-cpu", measured="rows.csv"))
-    assert "leave --collector and --measured away" in refused(error.value)
 
 
 def test_a_run_with_tensorrt_is_of_its_plan(tmp_path: Path, engine: list[BuildOptions]) -> None:
@@ -250,12 +229,6 @@ def test_options_that_a_backend_has_no_use_for_are_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_gpu_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(MissingError) as error:
-        execute(options(tmp_path / "run", "ort-cuda", device=3))
-    assert "no GPU 3" in refused(error.value)
-
-
 def test_children_see_the_chosen_gpu_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     other = msgspec.structs.replace(H100, index=1, uuid="GPU-2")
     monkeypatch.setattr(nvml, "gpus", lambda: ((H100, other), ""))
@@ -285,12 +258,6 @@ def test_auto_passes_over_a_library_that_is_not_made_for_this_gpu(monkeypatch: p
     ada = msgspec.structs.replace(H100, name="NVIDIA L4", compute_capability="8.9")
     monkeypatch.setattr(nvml, "gpus", lambda: ((ada,), ""))
     assert choose_backend("auto").name == "tensorrt-rtx"
-
-
-def test_what_is_asked_beside_the_defaults_goes_by_the_names_of_options() -> None:
-    assert changed_options(GpuOptions()) == {}
-    asked = GpuOptions(cuda_graph=False, build=BuildOptions(tf32=False, max_aux_streams=2))
-    assert changed_options(asked) == {"--cuda-graph": False, "--noTF32": False, "--maxAuxStreams": 2}
 
 
 def test_ceilings_that_are_measured_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -91,14 +91,6 @@ def test_they_are_of_no_other_gpu_and_can_be_left_out_or_replaced_by_rows_of_a_p
         timed_on(str(mine), [SPEC, gpus.find("t4")])
 
 
-def test_of_several_of_a_datasheet_the_newest_count(cache: Path) -> None:
-    time_kernels(L4, seconds=1.0, measure=Timer())
-    path = store.kernels_of_gpu(L4)
-    newer = path.read_text().replace("# timed: 20", "# timed: 21")
-    (cache / "kernels-another.csv").write_text(newer)
-    assert timed_on(None, [SPEC])["l4"].timed_at.startswith("21")
-
-
 def test_a_kept_table_that_is_damaged_is_said_and_not_used(cache: Path) -> None:
     time_kernels(L4, seconds=1.0, measure=Timer())
     path = store.kernels_of_gpu(L4)
@@ -124,13 +116,6 @@ def test_an_interruption_loses_nothing(stopped: BaseException) -> None:
     time_kernels(L4, seconds=1.0, measure=Timer())
     calibrate()
     assert len(timed_on(None, [SPEC])["l4"].rows()) > 200, "and does not replace what is whole"
-
-
-def test_a_time_below_the_datasheet_is_kept_in_the_table_and_corrects_nothing() -> None:
-    kept = time_kernels(L4, seconds=1.0, measure=Timer(most=10, factor=1e-3))
-    assert kept.corrected is None
-    assert kept.path is not None
-    assert any("10 rows say nothing" in note for note in kept.notes)
 
 
 def test_a_gpu_without_a_datasheet_is_not_timed() -> None:

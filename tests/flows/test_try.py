@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,12 +21,10 @@ from trtprof.base.run_folder import Request, RunFolder
 from trtprof.capture.turns import Variant
 from trtprof.compare import compare
 from trtprof.compare.turns import TurnsChange
-from trtprof.engine.tensorrt import BuildOptions
 from trtprof.flows.options import RunOptions
 from trtprof.flows.report import analysed, tries
 from trtprof.flows.run import execute
 from trtprof.flows.try_ import measure, search, try_model
-from trtprof.flows.try_.on_gpu import _precision
 from trtprof.flows.try_.options import TryOptions
 from trtprof.flows.try_.variants import graph_digest
 from trtprof.hardware import gpus
@@ -99,19 +95,6 @@ def test_the_story_is_found_measured_and_written(tmp_path: Path, try_it: Made, o
     assert one.before.model == "model"
 
 
-@pytest.mark.parametrize(("layers", "nodes"), [([("gemv",)], {"MatMul_0"}), ([("gemv",), ()], None), ([], set())])
-def test_a_finding_that_is_asked_for_says_which_nodes_rewrites_touch(
-    layers: list[tuple[str, ...]], nodes: set[str] | None
-) -> None:
-    """One without a layer is about the whole run, and so about all nodes."""
-    run = SimpleNamespace(
-        findings=[SimpleNamespace(code="HO501", layers=each) for each in layers],
-        layers=[SimpleNamespace(name="gemv", nodes=("MatMul_0",)), SimpleNamespace(name="other", nodes=("Add_1",))],
-    )
-    asked = SimpleNamespace(_options=SimpleNamespace(only=("HO501",)), _base=run)
-    assert search.Search._only(asked) == nodes  # type: ignore[arg-type]
-
-
 def test_what_helps_is_combined_and_measured_again(tmp_path: Path, try_it: Made) -> None:
     found = try_it(
         model_of(GEMV, tmp_path),
@@ -173,14 +156,6 @@ def test_a_wrong_variant_is_shown_as_wrong_and_never_as_fast(tmp_path: Path, try
     assert found.candidates == 0
 
 
-def test_a_variant_that_dies_is_a_row(tmp_path: Path, try_it: Made) -> None:
-    died = CaptureError("the run died", why="it was ended by SIGSEGV", fix="")
-    found = try_it(model_of(GEMV, tmp_path), {"no-arena": died, "no-spinning": 2.0}, rungs=("no-arena", "no-spinning"))
-    assert row(found, "no-arena").verdict == "failed"
-    assert "SIGSEGV" in row(found, "no-arena").reason
-    assert row(found, "no-spinning").verdict == "helps"
-
-
 def test_ctrl_c_keeps_what_is_measured(tmp_path: Path, try_it: Made) -> None:
     found = try_it(
         model_of(GEMV, tmp_path), {"gemv-as-reduce": 3.0, "no-": KeyboardInterrupt()},
@@ -209,13 +184,6 @@ def test_a_rewrite_that_the_runtime_makes_by_itself_is_not_measured(tmp_path: Pa
     assert graph_digest(one) != graph_digest(other)
 
 
-def test_a_dry_run_measures_nothing(tmp_path: Path, try_it: Made) -> None:
-    boom = AssertionError("it was measured")
-    found = try_it(model_of(GEMV, tmp_path), {"": boom}, dry_run=True, rungs=("gemv-as-reduce", "no-arena"))
-    assert {rung.verdict for rung in found.rungs} == {"not measured"}
-    assert row(found, "gemv-as-reduce").predicted is not None
-
-
 def test_a_gpu_that_is_not_here_is_predicted(tmp_path: Path) -> None:
     request = ModelRequest.of(SAMPLES / "gemv.onnx")
     options = TryOptions(run=RunOptions(model=request, output=str(tmp_path)), dry_run=True, gpu=gpus.find("rtx-4090"))
@@ -225,12 +193,6 @@ def test_a_gpu_that_is_not_here_is_predicted(tmp_path: Path) -> None:
     assert "before" in rung.basis
     assert found.device.name == "RTX 4090" or "4090" in found.device.name
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("flag", ["rungs", "skip"])
-def test_a_rung_that_there_is_not_is_refused(tmp_path: Path, try_it: Made, flag: str) -> None:
-    with pytest.raises(UsageError, match="there is no such rung"):
-        try_it(model_of(GEMV, tmp_path), {}, **{flag: ("no-such",)})
 
 
 def test_a_folder_with_something_in_it_is_not_overwritten(tmp_path: Path, try_it: Made) -> None:
@@ -289,19 +251,6 @@ def test_of_a_gpu_it_asks_with_the_options_of_its_engine() -> None:
     )
 
 
-@pytest.mark.parametrize("option", ["loadEngine", "optShapes", "memPoolSize", "staticPlugins"])
-def test_of_an_engine_that_it_cannot_build_it_asks_for_a_prediction(option: str) -> None:
-    assert asked("tensorrt", "rtx-4090", batch="4", threads="2", **{option: "any"}) == (
-        "trtprof try 'my model.onnx' --batch 4 --dry-run --gpu rtx-4090"
-    )
-
-
-def test_what_cannot_be_tried_is_not_asked_for() -> None:
-    assert asked("tensorrt", loadEngine="any") == ""
-    assert asked(dtypes="{'x': 'fp16'}") == ""
-    assert tries(Request(schema_version=1, created="", version="", model="m", sha256="", options={}), None, None) == ""
-
-
 def test_the_options_of_a_run_are_found_in_its_request(tmp_path: Path) -> None:
     """What `run` writes down is what `tries` reads."""
     options = RunOptions(
@@ -336,19 +285,6 @@ def test_what_was_measured_outlives_the_run_of_the_best(
     assert found.notes
 
 
-def test_the_command_of_the_best_has_the_shapes_of_the_original(
-    tmp_path: Path, try_it: Made, only_rewrites: dict[str, Any]
-) -> None:
-    folder = tmp_path / "my models"
-    folder.mkdir()
-    path = model_of(GEMV.replace("[40,", "[N,"), folder)
-    found = try_it(path, {"gemv-as-reduce": 3.0}, shapes=("a:7x5x1x8,b:7x1x8x1",), **only_rewrites)
-    assert found.best is not None
-    words = shlex.split(found.best.command)
-    assert words[:3] == ["trtprof", "run", str(tmp_path / "runs" / "best.onnx")]
-    assert words[3:5] == ["--shapes", "a:7x5x1x8,b:7x1x8x1"]
-
-
 def test_no_verdict_rests_on_one_round_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
@@ -360,16 +296,3 @@ def test_no_verdict_rests_on_one_round_of_processes(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(measure, "round_of", round_of)
     side = Variant(name="any", inputs=())
     assert measure.measured(side, side, deadline=0.0).rounds == len(made) == measure.FEWEST
-
-
-def test_a_prediction_for_a_gpu_asks_for_rewrites_that_there_are(tmp_path: Path) -> None:
-    run = RunOptions(model=ModelRequest.of(SAMPLES / "gemv.onnx"), output=str(tmp_path))
-    with pytest.raises(UsageError, match="there is no such rung"):
-        try_model(TryOptions(run=run, dry_run=True, gpu=gpus.find("l4"), rungs=("no-such",)))
-
-
-def test_a_prediction_for_a_gpu_is_at_the_precision_that_is_asked_for() -> None:
-    assert _precision(BuildOptions()) == "model"
-    assert _precision(BuildOptions(fp16=True)) == "fp16"
-    assert _precision(BuildOptions(fp16=True, int8=True)) == "int8"
-    assert _precision(BuildOptions(tf32=False)) == "fp32"

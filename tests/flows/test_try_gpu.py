@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 import pytest
 
 from tests.fakes.in_process import call_telling
@@ -28,13 +27,12 @@ from trtprof.capture.gpu_record import PlanArtefact
 from trtprof.capture.same_outputs import KindCheck, Original
 from trtprof.capture.turns import Variant as Side
 from trtprof.compare.turns import TurnsChange
-from trtprof.diagnose import RULES
 from trtprof.engine.inspector import parse_layer_info
 from trtprof.engine.tensorrt import BuildOptions, BuiltEngine
 from trtprof.flows import run_gpu
 from trtprof.flows.build import EngineBuild
 from trtprof.flows.options import GpuOptions, RunOptions, changed_options, typed_flags, with_flags
-from trtprof.flows.try_ import on_cuda, on_tensorrt, search, try_model
+from trtprof.flows.try_ import on_tensorrt, search, try_model
 from trtprof.flows.try_.options import TryOptions
 from trtprof.runtime import child
 from trtprof.source.load import LoadedModel
@@ -137,17 +135,6 @@ def test_rewrites_and_options_are_built_priced_and_combined_by_tensorrt_rtx(tmp_
     assert all(after.cuda_graph == ("cuda-graph" in after.name) for _, after in seen.turns)
 
 
-@needs_rtx
-def test_an_engine_is_the_same_whatever_its_nodes_are_called(tmp_path: Path, on_gpu: Try) -> None:
-    """The digest of a plan says so, and nothing is measured then."""
-    model = model_of("g (float[8,64] a) => (float[8,64] y) { t = Pow (a, two) y = Add (t, a) }", tmp_path,
-                     two=np.asarray(2.0, np.float32))  # fmt: skip
-    found, seen = on_gpu(model, "tensorrt-rtx", rungs=("pow-as-mul",), kinds=frozenset({"rewrite"}))
-    assert [(rung.name, rung.verdict) for rung in found.rungs] == [("pow-as-mul", "no difference")]
-    assert "the runtime makes the same" in found.rungs[0].reason
-    assert seen.turns == []
-
-
 # --- TensorRT, from a recorded build -------------------------------------------------------------
 
 
@@ -202,20 +189,6 @@ def test_options_of_the_builder_are_rungs_and_what_fails_is_a_row(builds: list[B
     assert "fp16" in precisions["fp16+builder-level-5"][1]
 
 
-def test_one_option_has_one_value(on_gpu: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded(monkeypatch, tmp_path, "11.4.0")
-    found, _ = on_gpu(
-        SAMPLES / "resnet_tiny.onnx", "tensorrt", {"route": 2.0},
-        rungs=("route-cuda-tile", "route-no-copy-fusion"),
-    )  # fmt: skip
-    assert {rung.name: rung.verdict for rung in found.rungs if rung.verdict != "refused"} == {
-        "route-cuda-tile": "helps", "route-no-copy-fusion": "helps",
-    }  # fmt: skip
-    assert found.best is not None
-    assert len(found.best.rungs) == 1
-    assert found.best.options.keys() == {"--setBuildRoute"}
-
-
 @pytest.mark.parametrize(
     ("backend", "version", "refused"),
     [
@@ -238,11 +211,6 @@ def test_what_a_version_has_not_is_refused_with_the_reason(
     assert ("tactics-of-libraries" in had) == (backend == "tensorrt" and not version.startswith("11"))
     assert ("route-cuda-tile" in had) == version.startswith("11")
     assert {"fp16", "builder-level-5", "no-tf32", "cuda-graph"} <= had
-
-
-def test_the_rules_that_rungs_answer_are_there() -> None:
-    answers = [one.answers for one in on_tensorrt._RUNGS] + [one.answers for one in on_cuda._RUNGS]
-    assert {code for codes in answers for code in codes} <= set(RULES.keys())
 
 
 def test_settings_are_options_and_flags() -> None:

@@ -101,15 +101,6 @@ def test_turns_begin_with_each_side_in_turn(tmp_path: Path) -> None:
     assert order(1) == [own, library, own, library, own]
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_the_rivals_turns_leave_what_the_kernel_wrote_last(first: int, tmp_path: Path) -> None:
-    # Inputs that are large beside the L2: the rival's turn comes around to the set that the kernel used last.
-    cache = ADA._replace(l2_bytes=1 << 12)
-    found, _ = taken(tmp_path, rival_ns=3000.0, request={"first": first, "tactic": 1}, properties=cache)
-    assert (found.tactic, found.checks) == (1, ())
-    assert len(found.pairs) == PAIRS
-
-
 def test_the_clock_is_up_before_anything_is_timed(tmp_path: Path) -> None:
     # In a process that checks nothing the device has been idle: numbers were drawn, and the library was opened.
     for tactic in (0, 1):
@@ -118,70 +109,6 @@ def test_the_clock_is_up_before_anything_is_timed(tmp_path: Path) -> None:
         busy = [at for at, (name, count) in enumerate(groups) if name == "flush" and count >= alone_worker.RAMP]
         # Before the race of the variants, before that of the library, and before the turns.
         assert [groups[at + 1][0] for at in busy] == [entry(1), "library", entry(1)][bool(tactic) :]
-
-
-def test_the_clock_is_looked_at_in_the_turns_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    devices: list[SeemingDevice] = []
-    at: list[int] = []
-
-    class Kept(SeemingDevice):
-        def __init__(self, *given: Any, **more: Any) -> None:
-            super().__init__(*given, **more)
-            devices.append(self)
-
-    def looked() -> int:
-        at.append(len(devices[0].launched))
-        return 0
-
-    monkeypatch.setattr(f"{__name__}.SeemingDevice", Kept)
-    monkeypatch.setattr(f"{WORKER}.time.monotonic_ns", looked)
-    _, gpu = taken(tmp_path, rival_ns=3000.0)
-    began, ended = at
-    # Neither while it came up nor while launches warmed up.
-    assert gpu.launched[began:ended].count(entry(1)) == gpu.launched[began:ended].count("library") == PAIRS * TIMED
-
-
-def test_more_inputs_are_taken_while_there_is_room_for_their_outputs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(alone_worker, "GUARD", 1 << 20)  # outputs are much larger than inputs
-    found, gpu = taken(tmp_path, request={"tactic": 1}, properties=ADA._replace(free_bytes=24 << 20))
-    assert found.tactic == 1
-    used = {values[-1] for values in gpu.given}
-    assert 2 < len(used) < 6
-
-
-def test_an_algorithm_that_the_library_refuses_leaves_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = SeemingProducts.algorithms
-
-    def refusing(*asked: Any) -> list[Callable[[], None]]:
-        def refused() -> None:
-            raise cublas.UnsupportedError("CUBLAS_STATUS_NOT_SUPPORTED")
-
-        return [refused, *made(*asked)]
-
-    monkeypatch.setattr(SeemingProducts, "algorithms", refusing)
-    found, _ = taken(tmp_path, rival_ns=3000.0)
-    assert {ns for pair in found.pairs for ns in pair.rival} == {3000.0}
-    assert found.notes == ()
-
-
-def test_the_fastest_variant_is_timed_in_turns_that_are_not_those_of_the_race(tmp_path: Path) -> None:
-    found, gpu = taken(tmp_path, (RIGHT, RIGHT, RIGHT), ns={entry(2): 500.0})
-    assert found.tactic == 2
-    assert found.raced == {1: 1000.0, 2: 500.0, 3: 3000.0}
-    assert [check.tactic for check in found.checks] == [1, 2, 3]
-    assert {ns for pair in found.pairs for ns in pair.kernel} == {500.0}
-    assert gpu.launched.count(entry(2)) > gpu.launched.count(entry(1)) + 50
-
-
-def test_a_variant_that_is_asked_for_is_timed_without_a_race(tmp_path: Path) -> None:
-    found, _ = taken(tmp_path, (RIGHT, RIGHT), request={"tactic": 2})
-    assert (found.tactic, found.checks, found.raced) == (2, (), {})
-    assert {ns for pair in found.pairs for ns in pair.kernel} == {2000.0}
-    assert all(not pair.rival for pair in found.pairs)
 
 
 @pytest.mark.parametrize(
@@ -209,45 +136,6 @@ def test_after_a_crash_nothing_is_asked_of_the_device(tmp_path: Path) -> None:
     found, gpu = taken(tmp_path, (CRASHES, RIGHT))
     assert [check.tactic for check in found.checks] == [1]
     assert gpu.launched == [entry(1)]
-
-
-def test_sizes_that_are_open_are_tried_small_and_odd_too(tmp_path: Path) -> None:
-    # Right in blocks of its own, as the 300 rows of the brief are not: wrong below one block alone.
-    narrow = Made(result="y[row] = n < 64 ? 0.0f : sum;")
-    found, _ = taken(tmp_path, (narrow,))
-    assert not found.checks[0].ok
-    assert "y: element" in found.checks[0].reason
-
-
-def test_what_the_last_timed_launch_left_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # From its twentieth launch on the kernel forgets a row.
-    written(tmp_path)
-    gpu = SeemingDevice({entry(1): 1000.0})
-    through = gpu.synchronize
-
-    def forgetful() -> None:
-        late = gpu.launched.count(entry(1)) > 20
-        addresses = [each[4][-1] for each in gpu._waiting]
-        through()
-        if late and addresses:
-            gpu._at(addresses[-1], 4)[:] = 0xFF
-
-    monkeypatch.setattr(gpu, "synchronize", forgetful)
-    found = measure(AloneRequest(folder=str(tmp_path)), gpu, FLUSH_IMAGE)
-    assert found.tactic == 0
-    assert found.pairs == ()
-    assert [check.ok for check in found.checks] == [True, False]
-    assert "1 of 300 elements of y are not written" in found.checks[1].reason
-
-
-def test_inputs_take_turns_through_more_than_the_l2(tmp_path: Path) -> None:
-    _, gpu = taken(tmp_path)
-    last = [values[0] for values in gpu.given[-14:]]
-    # 300 rows of 8 floats, and 8 more: 14 times that are more than twice 64 KiB.
-    sets = [buffer for buffer in gpu.memory.buffers if buffer.nbytes == ROWS * 8 * 4]
-    assert len(sets) == 14
-    assert len({bytes(buffer.bytes[:64]) for buffer in sets}) == 14
-    assert sorted(last) == sorted(buffer.start for buffer in sets)
 
 
 def test_a_host_that_is_slow_is_told(tmp_path: Path) -> None:
@@ -289,36 +177,6 @@ def test_without_a_library_the_kernel_is_timed_alone_and_it_is_said(tmp_path: Pa
     assert found.rival == ""
     assert all(pair.rival == () and len(pair.kernel) == TIMED for pair in found.pairs)
     assert found.notes == ("no library takes turns with it: cuBLASLt has no algorithm for it",)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "capability", "product"),
-    [
-        ("fp32", (8, 9), "tensor fp32 acc fp32"),
-        ("fp16", (7, 5), "tensor fp16 acc fp32"),
-        ("int8", (8, 9), "tensor int8 acc int32"),
-        ("bf16", (7, 5), None),
-        ("int32", (8, 9), None),
-    ],
-)
-def test_the_library_multiplies_in_the_dtype_of_the_kernel_and_sums_in_no_less(
-    dtype: str, capability: tuple[int, int], product: str | None, tmp_path: Path
-) -> None:
-    written(tmp_path, (Made(architecture="compute_75"),))
-    gpu = SeemingDevice({entry(1): 1000.0}, properties=ADA._replace(capability=capability))
-    products = SeemingProducts(gpu, 3000.0)
-    wanted = Rival(dtype=dtype, batch=2, m=3, n=4, k=5)
-    found = measure(AloneRequest(folder=str(tmp_path), rival=wanted), gpu, FLUSH_IMAGE, lambda _: products)
-    assert products.asked == ([(product, cublas.Extent(3, 4, 5, 2))] if product else [])
-    assert bool(found.rival) == bool(product)
-    assert found.notes == (() if product else (f"no library makes products of {dtype} here",))
-
-
-def test_the_flush_reads_all_of_it_in_pieces_of_sixteen_bytes() -> None:
-    compiled = nvrtc.compile_source(FLUSH, "sm_89")
-    assert compiled.image.startswith(b"\x7fELF")
-    assert "ld.global.v4.u32" in compiled.ptx.replace("b32", "u32")
-    assert "flush" in compiled.ptx
 
 
 def test_the_worker_answers_and_errors_of_cuda_are_errors_of_its_own(

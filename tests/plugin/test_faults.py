@@ -22,7 +22,7 @@ from tests.fakes.kernel_tasks import (
     transpose,
     usual,
 )
-from tests.fakes.planted_faults import Planted, Stand, shortened, some, telling
+from tests.fakes.planted_faults import Planted, Stand, some, telling
 from trtprof.plugin.kernel import write
 from trtprof.plugin.numerics import compiled
 from trtprof.plugin.task import Task
@@ -114,29 +114,18 @@ WRONG: Mapping[str, Wrong] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_fault_that_people_make_is_caught(name: str) -> None:
-    wrong = WRONG[name]
-    kernel = write(wrong.task).kernels[wrong.variant]
-    *_, last = re.finditer(wrong.pattern, kernel.source)
-    text = kernel.source[: last.start()] + last.expand(wrong.put) + kernel.source[last.end() :]
-    stand = Stand(wrong.task, telling(wrong.task))
-    original = compiled(kernel.source, ARCHITECTURE)
-    assert stand.outcome(kernel, original)[0].ok
-    reason = stand.caught(kernel, Planted(name, 0, "", "", text), original, ARCHITECTURE)
-    assert reason is not None, "it compiles to the same"
-    assert re.search(wrong.reason, reason), reason
-
-
-@pytest.mark.parametrize("name", usual("fp16"))
-def test_a_grid_that_is_short_is_caught(name: str) -> None:
-    task = usual("fp16")[name]
-    kernel = write(task).kernels[0]
-    stand = Stand(task, telling(task))
-    original = compiled(kernel.source, ARCHITECTURE)
-    found, _ = stand.outcome(shortened(kernel), original)
-    assert not found.ok
-    assert "never written" in found.reason
+def test_a_fault_that_people_make_is_caught(subtests: pytest.Subtests) -> None:
+    for name, wrong in WRONG.items():
+        with subtests.test(name):
+            kernel = write(wrong.task).kernels[wrong.variant]
+            *_, last = re.finditer(wrong.pattern, kernel.source)
+            text = kernel.source[: last.start()] + last.expand(wrong.put) + kernel.source[last.end() :]
+            stand = Stand(wrong.task, telling(wrong.task))
+            original = compiled(kernel.source, ARCHITECTURE)
+            assert stand.outcome(kernel, original)[0].ok
+            reason = stand.caught(kernel, Planted(name, 0, "", "", text), original, ARCHITECTURE)
+            assert reason is not None, "it compiles to the same"
+            assert re.search(wrong.reason, reason), reason
 
 
 @pytest.mark.parametrize(

@@ -65,18 +65,18 @@ def test_what_was_written_is_read_back_and_is_the_same_bytes_anywhere(tmp_path: 
     assert kernel.launch(shapes) == ((1, 1, 1), (5,))
 
 
-@pytest.mark.parametrize(
-    ("capability", "file"),
-    [((7, 5), ""), ((8, 0), "80"), ((8, 9), "80"), ((9, 0), "90a"), ((10, 0), "80"), ((12, 0), "80")],
-)
-def test_a_device_gets_the_ptx_of_the_nearest_architecture_that_it_runs(capability: tuple[int, int], file: str) -> None:
-    files = KernelFiles(kernel=KERNEL, source="", ptx={"sm_80": "80", "sm_90a": "90a"})
-    assert files.ptx_for(capability) == file
-
-
-def test_of_two_digits_the_last_is_the_minor_version() -> None:
-    files = KernelFiles(kernel=KERNEL, source="", ptx={"sm_89": "89", "compute_120": "120"})
-    assert [files.ptx_for(one) for one in ((8, 9), (10, 3), (12, 1))] == ["89", "89", "120"]
+def test_a_device_gets_the_ptx_of_the_nearest_architecture_that_it_runs(subtests: pytest.Subtests) -> None:
+    for capability, file in (
+        ((7, 5), ""),
+        ((8, 0), "80"),
+        ((8, 9), "80"),
+        ((9, 0), "90a"),
+        ((10, 0), "80"),
+        ((12, 0), "80"),
+    ):
+        with subtests.test(file):
+            files = KernelFiles(kernel=KERNEL, source="", ptx={"sm_80": "80", "sm_90a": "90a"})
+            assert files.ptx_for(capability) == file
 
 
 def test_a_folder_that_is_none_says_so(tmp_path: Path) -> None:
@@ -95,15 +95,6 @@ def test_a_damaged_file_is_one_clear_error(tmp_path: Path, text: str) -> None:
         load(tmp_path)
 
 
-def test_a_damaged_body_is_one_clear_error(tmp_path: Path) -> None:
-    written(tmp_path / "a")
-    text = (tmp_path / "a" / FILE).read_text()
-    begin = text.index('"body": "') + len('"body": "')
-    (tmp_path / "a" / FILE).write_text(text[:begin] + "AAAA" + text[begin + 4 :])
-    with pytest.raises(UsageError, match="cannot be read"):
-        load(tmp_path / "a")
-
-
 def test_another_version_is_told(tmp_path: Path) -> None:
     written(tmp_path / "a")
     text = (tmp_path / "a" / FILE).read_text()
@@ -113,20 +104,14 @@ def test_another_version_is_told(tmp_path: Path) -> None:
     assert caught.value.why == f"it has schema version 99, this trtprof reads {SCHEMA_VERSION}"
 
 
-def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
-    written(tmp_path / "a")
-    (tmp_path / "a" / "twice.cu").unlink()
-    with pytest.raises(MissingError, match=r"twice\.cu is not there"):
-        load(tmp_path / "a")
-
-
-@pytest.mark.parametrize("name", ["/etc/passwd", "../outside", "a/../../b", "C:\\x", "a\\..\\b"])
-def test_no_file_outside_of_the_folder_is_named_or_read(tmp_path: Path, name: str) -> None:
-    given = PluginFolder.of(task(), inserted=name)
-    with pytest.raises(ValueError, match="no file of a folder"):
-        save(tmp_path, given)
-    save(tmp_path, PluginFolder.of(task(), inserted="model.onnx"))
-    text = (tmp_path / FILE).read_text()
-    (tmp_path / FILE).write_text(text.replace('"model.onnx"', '"' + name.replace("\\", "\\\\") + '"'))
-    with pytest.raises(UsageError, match="is not used"):
-        load(tmp_path)
+def test_no_file_outside_of_the_folder_is_named_or_read(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for name in ("/etc/passwd", "../outside", "a/../../b", "C:\\x", "a\\..\\b"):
+        with subtests.test(name):
+            given = PluginFolder.of(task(), inserted=name)
+            with pytest.raises(ValueError, match="no file of a folder"):
+                save(tmp_path, given)
+            save(tmp_path, PluginFolder.of(task(), inserted="model.onnx"))
+            text = (tmp_path / FILE).read_text()
+            (tmp_path / FILE).write_text(text.replace('"model.onnx"', '"' + name.replace("\\", "\\\\") + '"'))
+            with pytest.raises(UsageError, match="is not used"):
+                load(tmp_path)

@@ -104,13 +104,13 @@ CASES: dict[str, tuple[str, dict[str, tuple[int, ...]], dict[str, int], str]] = 
 INDICES = {"axes": np.array([1]), "at": np.array([[0, 2], [3, 1]])}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_formula_gives_what_the_node_does(name: str) -> None:
-    node, shapes, over, text = CASES[name]
-    made, result, op, inputs = op_of(node, shapes)
-    (formula,) = formulas([op], {name: name for name in (*inputs, *made, "y")})
-    assert formula == text or not text
-    assert np.allclose(evaluated(formula, {**inputs, **made}, over, result.shape), result, atol=1e-5)
+def test_a_formula_gives_what_the_node_does(subtests: pytest.Subtests) -> None:
+    for name, (node, shapes, over, text) in CASES.items():
+        with subtests.test(name):
+            made, result, op, inputs = op_of(node, shapes)
+            (formula,) = formulas([op], {name: name for name in (*inputs, *made, "y")})
+            assert formula == text or not text
+            assert np.allclose(evaluated(formula, {**inputs, **made}, over, result.shape), result, atol=1e-5)
 
 
 def op_of(node: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[dict[str, Array], Array, Op, dict[str, Array]]:
@@ -175,24 +175,28 @@ def tensor(name: str, *shape: int) -> Tensor:
 X, Y = tensor("x", 2, 3), tensor("y", 2, 3)
 
 
-@pytest.mark.parametrize(
-    ("op", "text"),
-    [
+def test_what_needs_no_indices_has_none_and_what_has_no_formula_is_a_function(subtests: pytest.Subtests) -> None:
+    for op, text in (
         (Op(op_type="Relu", inputs=(X,), outputs=(Y,)), "y = max(x, 0)"),
         (Op(op_type="Mul", inputs=(X, tensor("half", 1)), outputs=(Y,)), "y = x * 0.5"),
         (Op(op_type="Clip", inputs=(X, tensor("half"), None), outputs=(Y,)), "y = max(x, 0.5)"),
         (Op(op_type="Softmax", opset=13, inputs=(X,), outputs=(Y,)), "y = softmax(x) over axis 1"),
         (Op(op_type="Reshape", inputs=(X,), outputs=(tensor("y", 6),)), "y = x as 6"),
-        (Op(op_type="Nonsense", attributes={"a": 1.5, "b": (1, 2)}, inputs=(X, None), outputs=(Y,)),
-         "y = Nonsense(x, -; a=1.5, b=[1, 2])"),
-        (Op(op_type="MatMul", inputs=(Tensor(name="x", dtype="fp32", shape=None), X), outputs=(Y,)),
-         "y = MatMul(x, x)"),
-        (Op(op_type="LayerNormalization", attributes={"axis": -1}, inputs=(X, tensor("g", 3)), outputs=(Y,)),
-         "y = (x - mean(x)) / sqrt(var(x) + 1e-05) * g over axis 1"),
-    ],
-)  # fmt: skip
-def test_what_needs_no_indices_has_none_and_what_has_no_formula_is_a_function(op: Op, text: str) -> None:
-    assert formulas([op], {name: name for name in "xyg"} | {"half": "0.5"}) == (text,)
+        (
+            Op(op_type="Nonsense", attributes={"a": 1.5, "b": (1, 2)}, inputs=(X, None), outputs=(Y,)),
+            "y = Nonsense(x, -; a=1.5, b=[1, 2])",
+        ),
+        (
+            Op(op_type="MatMul", inputs=(Tensor(name="x", dtype="fp32", shape=None), X), outputs=(Y,)),
+            "y = MatMul(x, x)",
+        ),
+        (
+            Op(op_type="LayerNormalization", attributes={"axis": -1}, inputs=(X, tensor("g", 3)), outputs=(Y,)),
+            "y = (x - mean(x)) / sqrt(var(x) + 1e-05) * g over axis 1",
+        ),
+    ):
+        with subtests.test(text):
+            assert formulas([op], {name: name for name in "xyg"} | {"half": "0.5"}) == (text,)
 
 
 def test_a_long_list_is_cut_where_it_tells_nothing_more() -> None:

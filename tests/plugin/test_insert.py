@@ -13,13 +13,13 @@ import onnx.checker
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.fakes.plugin_models import outputs, same, takes, written
+from tests.fakes.plugin_models import same, takes, written
 from tests.fakes.random_graphs import drawn
 from tests.fakes.support import SAMPLES, refused
-from trtprof.base.errors import ModelError, UsageError
-from trtprof.base.records import Inserted, Tensor
+from trtprof.base.errors import UsageError
+from trtprof.base.records import Inserted
 from trtprof.plugin.insert import insert
-from trtprof.plugin.model import At, Model, opened
+from trtprof.plugin.model import Model, opened
 from trtprof.plugin.select import alike, choices, chosen
 
 
@@ -90,22 +90,25 @@ def test_random_models_make_the_same(tmp_path: Path, seed: int) -> None:
             break
 
 
-@pytest.mark.parametrize(("opset", "ir_version"), [(7, 3), (9, 4), (11, 6), (13, 7), (18, 8), (21, 10), (23, 11)])
-def test_opsets_and_ir_versions(tmp_path: Path, opset: int, ir_version: int) -> None:
-    listed = ", float[3] w, float k" if ir_version < 4 else ""
-    path = written(
-        tmp_path / "model.onnx",
-        f"""g (float[N,3] a{listed}) => (float[N,3] y) <float[3] w = {{1,2,3}}, float k = {{2}}>
+def test_opsets_and_ir_versions(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for opset, ir_version in ((7, 3), (11, 6), (18, 8), (23, 11)):
+        with subtests.test(f"{opset} {ir_version}"):
+            folder = tmp_path / str(opset)
+            folder.mkdir()
+            listed = ", float[3] w, float k" if ir_version < 4 else ""
+            path = written(
+                folder / "model.onnx",
+                f"""g (float[N,3] a{listed}) => (float[N,3] y) <float[3] w = {{1,2,3}}, float k = {{2}}>
         {{ [m] m = Mul(a, k) [s] s = Add(m, w) [y] y = Relu(s) }}""",
-        opset=opset,
-        ir_version=ir_version,
-    )
-    _, proto = put(opened(path), ("m", "s"), tmp_path / "with.onnx")
-    assert proto.ir_version == max(ir_version, 8)
-    assert [info.name for info in proto.graph.input] == ["a"]
-    assert [(one.domain, one.version) for one in proto.functions[0].opset_import] == [("", opset)]
-    onnx.checker.check_model(proto, full_check=True)
-    assert same(path, tmp_path / "with.onnx", {"a": np.asarray([[1, -9, 2]], np.float32)})
+                opset=opset,
+                ir_version=ir_version,
+            )
+            _, proto = put(opened(path), ("m", "s"), folder / "with.onnx")
+            assert proto.ir_version == max(ir_version, 8)
+            assert [info.name for info in proto.graph.input] == ["a"]
+            assert [(one.domain, one.version) for one in proto.functions[0].opset_import] == [("", opset)]
+            onnx.checker.check_model(proto, full_check=True)
+            assert same(path, folder / "with.onnx", {"a": np.asarray([[1, -9, 2]], np.float32)})
 
 
 def test_bodies_of_control_flow(tmp_path: Path) -> None:
@@ -154,54 +157,6 @@ def test_the_custom_node_says_which_plugin_it_is(tmp_path: Path) -> None:
     assert {(one.domain, one.version) for one in proto.opset_import} == {("", 17), ("trtprof", 1)}
     assert [tensor.name for tensor in proto.graph.initializer] == ["k", "l", "bias"]  # half is in the function
     assert "half" in {tensor.name for tensor in model.proto.graph.initializer}  # the model itself is as it was
-
-
-def test_without_a_function_types_are_declared(tmp_path: Path) -> None:
-    path = written(tmp_path / "model.onnx", TWO, ir_version=4)
-    record, proto = put(opened(path), ("p", "u"), tmp_path / "with.onnx", function=False)
-    assert (record.function, len(proto.functions), proto.ir_version) == (False, 0, 4)
-    said = {info.name: onnx.helper.printable_value_info(info) for info in proto.graph.value_info}
-    assert said == {"u": "%u[FLOAT, Nx2]", "v": "%v[FLOAT, Mx2]"}
-    onnx.checker.check_model(proto, full_check=True)
-
-
-def test_a_constant_with_other_readers_stays(tmp_path: Path) -> None:
-    path = written(tmp_path / "model.onnx", TWO)
-    model = opened(path)
-    task = chosen(model, ("p", "u")).task
-    insert(model, task, alike(model, task, ("p",)).places, tmp_path / "with.onnx")
-    assert "half" in {tensor.name for tensor in onnx.load(tmp_path / "with.onnx").graph.initializer}
-    feeds = {"a": np.ones((2, 4), np.float32), "b": np.ones((3, 4), np.float32)}
-    assert same(path, tmp_path / "with.onnx", feeds)
-
-
-def test_constant_nodes_that_nothing_reads_go(tmp_path: Path) -> None:
-    path = written(
-        tmp_path / "model.onnx",
-        """g (float[2,3] a) => (float[2,1] y)
-        { [k] k = Constant <value_float = 2.0> () [x] x = Constant <value_ints = [1]> ()
-          [m] m = Mul(a, k) [y] y = ReduceSum(m, x) }""",
-    )
-    _, proto = put(opened(path), ("m", "y"), tmp_path / "with.onnx")
-    assert names(proto.graph) == ["y"]
-    assert same(path, tmp_path / "with.onnx", {"a": np.ones((2, 3), np.float32)})
-
-
-def test_a_second_plugin_and_the_same_one_again(tmp_path: Path) -> None:
-    path = written(tmp_path / "model.onnx", TWO)
-    model = opened(path)
-    task = chosen(model, ("p", "u")).task
-    insert(model, task, alike(model, task, ("p",)).places, tmp_path / "one.onnx")
-    once = opened(tmp_path / "one.onnx")
-    with pytest.raises(UsageError) as error:
-        chosen(once, ("p",))
-    assert "a plugin already" in refused(error.value)
-    _, again = put(once, ("q", "v"), tmp_path / "two.onnx")
-    assert (len(again.functions), len(custom(again.graph))) == (1, 2)
-    _, both = put(opened(tmp_path / "two.onnx"), ("y",), tmp_path / "three.onnx")
-    assert (len(both.functions), len(custom(both.graph))) == (2, 4)
-    feeds = {"a": np.ones((2, 4), np.float32), "b": np.ones((3, 4), np.float32)}
-    assert same(path, tmp_path / "three.onnx", feeds)
 
 
 def test_another_plugin_of_the_name_is_refused(tmp_path: Path) -> None:
@@ -265,60 +220,6 @@ def test_nodes_stay_in_an_order_in_which_they_can_run(tmp_path: Path) -> None:
     assert same(path, tmp_path / "with.onnx", feeds)
 
 
-def test_two_places_that_wait_for_each_other_do_not_both_get_one(tmp_path: Path) -> None:
-    path = written(
-        tmp_path / "model.onnx",
-        """g (float[4] a, float[4] b) => (float[4] y, float[4] z, float[4] w, float[4] h)
-        { [e] e = Exp(a) [f] f = Exp(b) [s] s = Softmax(e) [t] t = Softmax(f)
-          [y] y = Mul(e, t) [z] z = Mul(f, s) [n] n = Neg(z) [g] g = Exp(n) [w] w = Mul(g, y) [h] h = Neg(g) }""",
-    )
-    record, made = put(opened(path), ("e", "y"), tmp_path / "with.onnx")
-    assert record.places == (("e", "y"), ("g", "w"))  # the last one only waits for those two
-    assert record.left == ("z: another plugin computes between its nodes, from what they make",)
-    assert len(custom(made.graph)) == 2
-    feeds = {"a": np.ones(4, np.float32), "b": np.zeros(4, np.float32)}
-    assert same(path, tmp_path / "with.onnx", feeds)
-
-
-def test_a_type_that_is_not_known_is_not_made_up(tmp_path: Path) -> None:
-    path = written(
-        tmp_path / "model.onnx",
-        "g (float[2,3] a, int64[M] s) => (float[] y) { [r] r = Reshape(a, s) [e] e = Exp(r) [y] y = Neg(e) }",
-    )
-    known = {"": {name: Tensor(name=name, dtype="fp32", shape=(6,)) for name in ("r", "e")}}
-    bound = Model(onnx.load(path), path, known, bound=True)
-    task = chosen(bound, ("e",)).task
-    for model in (bound, opened(path)):
-        insert(model, task, alike(bound, task).places, tmp_path / "with.onnx", force=True)
-        (info,) = onnx.load(tmp_path / "with.onnx").graph.value_info
-        assert (info.name, info.type.tensor_type.elem_type) == ("e", TensorProto.FLOAT)
-        assert not info.type.tensor_type.HasField("shape")
-    assert same(path, tmp_path / "with.onnx", {"a": np.ones((2, 3), np.float32), "s": np.asarray([3, 2])})
-
-
-def test_many_places_take_no_longer_each(tmp_path: Path) -> None:
-    """Counted, not timed: what is looked at grows with the model, not with its square."""
-    looked: list[int] = []
-    for count in (20, 80):
-        nodes = " ".join(f"[p{at}] p{at} = Exp(s{at}) [s{at + 1}] s{at + 1} = Softmax(p{at})" for at in range(count))
-        path = written(tmp_path / "model.onnx", f"g (float[4] s0) => (float[4] s{count}) {{ {nodes} }}")
-        model = opened(path)
-        task = chosen(model, ("p0",)).task
-        places = alike(model, task).places
-        assert len(places) == count
-        calls = [0]
-
-        def reads(self: Model, at: At, calls: list[int] = calls, plain: Any = Model.reads) -> Any:
-            calls[0] += 1
-            return plain(self, at)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Model, "reads", reads)
-            insert(model, task, places, tmp_path / "with.onnx", force=True)
-        looked.append(calls[0])
-    assert looked[1] == 4 * looked[0]
-
-
 def test_weights_beside_the_file_are_copied_and_not_read(tmp_path: Path) -> None:
     path = written(tmp_path / "model.onnx", TWO)
     here, there = tmp_path / "here", tmp_path / "there"
@@ -345,38 +246,6 @@ def test_weights_beside_the_file_are_copied_and_not_read(tmp_path: Path) -> None
     assert (there / "weights.bin").read_bytes() == (here / "weights.bin").read_bytes()
 
 
-def test_weights_of_more_than_two_gigabytes(tmp_path: Path) -> None:
-    size = 3 * 2**30
-    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4096, size // 4 // 4096],
-                         data_location=TensorProto.EXTERNAL)  # fmt: skip
-    weight.external_data.add(key="location", value="weights")
-    proto = onnx.load(written(tmp_path / "model.onnx", "g (float[N,4096] a, float[] w) => (float[] y)"
-                              "{ [p] p = MatMul(a, w) [y] y = Relu(p) }"))  # fmt: skip
-    proto.graph.initializer.append(weight)
-    del proto.graph.input[1]
-    onnx.save(proto, tmp_path / "model.onnx")
-    with (tmp_path / "weights").open("wb") as file:
-        file.truncate(size)  # a hole: it takes no space
-    record, made = put(opened(tmp_path / "model.onnx"), ("p", "y"), tmp_path / "with.onnx")
-    assert record.places == (("p", "y"),)
-    assert made.graph.initializer[0] == weight
-    assert (tmp_path / "with.onnx").stat().st_size < 2000
-
-
-def test_weights_that_lie_outside_of_the_folder_are_refused(tmp_path: Path) -> None:
-    path = written(tmp_path / "model.onnx", TWO)
-    proto = onnx.load(path)
-    tensor = proto.graph.initializer[0]
-    tensor.data_location = TensorProto.EXTERNAL
-    tensor.ClearField("raw_data")
-    tensor.ClearField("float_data")
-    tensor.external_data.add(key="location", value="../elsewhere")
-    onnx.save(proto, path)
-    (tmp_path / "to").mkdir()
-    with pytest.raises(ModelError, match="lie where none may"):
-        put(opened(path), ("y",), tmp_path / "to" / "with.onnx")
-
-
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     path = written(tmp_path / "model.onnx", TWO)
     before = path.read_bytes()
@@ -389,20 +258,3 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     assert "--force" in refused(error.value)
     put(opened(path), ("q", "v"), tmp_path / "with.onnx", force=True)
     assert path.read_bytes() == before
-
-
-def test_a_result_that_the_checker_refuses_is_not_left_behind(tmp_path: Path) -> None:
-    path = written(tmp_path / "model.onnx", TWO)
-    model = opened(path)
-    task = chosen(model, ("p", "u")).task
-    task.body.node[-1].op_type = "NoSuchOp"
-    with pytest.raises(ModelError, match="is no valid model"):
-        insert(model, task, alike(model, task).places[:1], tmp_path / "with.onnx")
-    assert not (tmp_path / "with.onnx").exists()
-
-
-def test_unnamed_nodes_get_names_and_results_are_as_large(tmp_path: Path) -> None:
-    path = written(tmp_path / "model.onnx", "g (float[2] a) => (float[2] y) { s = Exp(a) y = Neg(s) }")
-    _, made = put(opened(path), ("Exp_0",), tmp_path / "with.onnx")
-    assert names(made.graph) == ["Exp_0", "Neg_1"]
-    assert outputs(tmp_path / "with.onnx", {"a": np.zeros(2, np.float32)})[0].tolist() == [-1, -1]

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.plugin_forms import ARCHITECTURES, gemv_specification, renamed
+from tests.fakes.plugin_forms import ARCHITECTURES, gemv_specification
 from trtprof.base.errors import UsageError
 from trtprof.plugin import quick
-from trtprof.plugin.kernel import Extra
 from trtprof.plugin.sizes import Size, cdiv, dim, least, most, number
 from trtprof.plugin.specification import Specification
 
@@ -103,34 +102,6 @@ def test_arguments_in_another_order_are_refused() -> None:
     assert "float *y, int batches" in refusal(y_first)
 
 
-def test_an_argument_too_many_or_too_few_is_refused() -> None:
-    assert "int more" in refusal(with_source(("int rows,", "int rows, int more,")))
-    spec = gemv_specification()
-    first, *others = spec.kernels
-    fewer = replace(first, extras=(Extra("batches", dim(0, 0)),))
-    assert "calls it with" in refusal(spec._replace(kernels=(fewer, *others)))
-    first = replace(first, inputs=("w",))
-    assert "TensorRT passes all operands" in refusal(spec._replace(kernels=(first, *others)))
-
-
-def test_an_output_that_is_constant_and_an_input_that_is_not_are_refused() -> None:
-    assert "const float *y" in refusal(with_source(("float *__restrict__ y", "const float *__restrict__ y")))
-    assert "(float *w" in refusal(with_source(("const float *__restrict__ w", "float *__restrict__ w")))
-
-
-def test_arguments_of_another_type_are_refused() -> None:
-    assert "const unsigned short *w" in refusal(with_source(("const float *__restrict__ w", "const unsigned short *w")))
-    assert "float rows" in refusal(with_source(("int rows", "float rows")))
-    assert "long long rows" in refusal(with_source(("int rows", "long long rows")))
-
-
-def test_parameters_may_have_names_of_their_own() -> None:
-    matrix = with_source(("const float *__restrict__ w", "const float *__restrict__ matrix"), ("= w +", "= matrix +"))
-    assert quick.files(matrix)
-    twice = with_source(("const float *__restrict__ w", "const float *__restrict__ x"))
-    assert "const float *x, const float *x" in refusal(twice)
-
-
 def test_ptx_of_another_text_is_refused() -> None:
     spec = gemv_specification()
     other = spec.ptx["sm_89", 1]
@@ -143,15 +114,6 @@ def test_ptx_of_another_text_is_refused() -> None:
     assert "is for sm_89" in refusal(spec._replace(ptx={**spec.ptx, ("sm_120", 1): other}))
 
 
-def test_what_is_missing_is_refused() -> None:
-    spec = gemv_specification()
-    assert "has no PTX" in refusal(spec._replace(ptx={}))
-    only = {key: text for key, text in spec.ptx.items() if key[1] == 1}
-    assert "tactic 2 (8 rows a block) has PTX for no architecture" in refusal(spec._replace(ptx=only))
-    assert "PTX of tactic 2" in refusal(spec._replace(kernels=spec.kernels[:1]))
-    assert "'sm_90a'" in refusal(spec._replace(ptx={**spec.ptx, ("sm_90a", 1): spec.ptx["sm_89", 1]}))
-
-
 def test_a_dtype_and_a_dimension_that_tensorrt_does_not_know_are_refused() -> None:
     spec = gemv_specification()
     w, x = spec.task.inputs
@@ -159,11 +121,3 @@ def test_a_dtype_and_a_dimension_that_tensorrt_does_not_know_are_refused() -> No
     (y,) = spec.task.outputs
     strange = replace(y, dims=("batch", "elsewhere", 1))
     assert "elsewhere" in refusal(spec._replace(task=replace(spec.task, outputs=(strange,))))
-
-
-@pytest.mark.parametrize("names", [("lambda", "tactic"), ("tuple", "entry"), ("trtp", "_launch")])
-def test_operands_may_have_names_that_the_module_or_python_use(names: tuple[str, str]) -> None:
-    spec = renamed(gemv_specification(), w=names[0], x=names[1])
-    text = quick.files(spec)["batchedgemv_64.py"].decode()
-    ast.parse(text)
-    assert f"def described({names[0]}_: trtp.TensorDesc, {names[1]}_: trtp.TensorDesc)" in text

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -71,52 +68,9 @@ def test_generated_files_name_no_place_of_this_machine(spec: Specification) -> N
         assert not re.search(r"20\d\d-\d\d-\d\d", text), name
 
 
-@pytest.mark.parametrize(
-    ("version", "cuda"),
-    [((8, 0), "12.0"), ((8, 5), "12.5"), ((8, 6), "12.7"), ((8, 8), "12.9"), ((9, 0), "13.0"), ((7, 8), "")],
-)
-def test_a_version_of_ptx_is_of_a_cuda(version: tuple[int, int], cuda: str) -> None:
-    assert readme.cuda_of(version) == cuda
-
-
-def test_the_newest_ptx_decides_which_driver_it_takes(spec: Specification) -> None:
-    old = {key: re.sub(r"\.version \S+", ".version 8.7", one) for key, one in spec.ptx.items()}
-    assert readme.ptx_version(spec._replace(ptx=old)) == (8, 7)
-    newer = {**old, ("sm_120", 1): old["sm_120", 1].replace(".version 8.7", ".version 9.0")}
-    assert readme.ptx_version(spec._replace(ptx=newer)) == (9, 0)
-    assert "CUDA 13.0 or later" in readme.text(spec._replace(ptx=newer), NOTHING)
-
-
 def test_its_python_is_python(spec: Specification) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", readme.text(spec, NOTHING), re.DOTALL)
     compile(code, "README.md", "exec")
-
-
-def test_its_nvcc_makes_the_library_that_its_trtexec_loads(spec: Specification, tmp_path: Path) -> None:
-    text = readme.text(spec, NOTHING)
-    (compiles,) = (one for one in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) if "nvcc -std" in one)
-    loaded = set(re.findall(r"Plugins[= ](\S+\.so)", text))
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "nvcc").write_text(
-        '#!/bin/sh\ncat plugin.cpp launch_1.cu || exit 1\nfor last; do :; done\n: > "$last"\n'
-    )
-    (tmp_path / "bin" / "nvcc").chmod(0o755)
-    (tmp_path / "cpp").mkdir()
-    for name, content in native.files(spec).items():
-        (tmp_path / "cpp" / name).write_bytes(content)
-    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-    # What follows is typed in the same shell, and names files of the folder.
-    subprocess.run(
-        ["sh", "-ec", compiles + "".join(f"\ntest -f {one}" for one in loaded)], cwd=tmp_path, env=environment,
-        check=True, capture_output=True,
-    )  # fmt: skip
-    assert loaded == {f"build/{native.library(spec)}"}
-
-
-def test_a_timing_cache_of_other_kernels_is_warned_of(spec: Specification) -> None:
-    # The bindings name all of them "" in it, and the C++ form a digest of its own.
-    (section,) = re.findall(r"## In Python\n(.*?)\n## ", readme.text(spec, NOTHING), re.DOTALL)
-    assert "timing cache" in section
 
 
 def test_every_engine_that_it_builds_is_strongly_typed(spec: Specification) -> None:
@@ -125,14 +79,3 @@ def test_every_engine_that_it_builds_is_strongly_typed(spec: Specification) -> N
     builds = [line for line in text.splitlines() if line.startswith("trtexec") and "--onnx=" in line]
     assert len(builds) == 3
     assert all(" --stronglyTyped " in line for line in builds)
-
-
-def test_the_tests_of_a_folder_skip_in_words_where_nothing_is_there(spec: Specification, tmp_path: Path) -> None:
-    for name, content in quick.files(spec).items():
-        (tmp_path / name).write_bytes(content)
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", str(tmp_path)]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 skipped" in done.stdout
-    assert "plugin.json is not in the folder" in done.stdout or "trtprof is not installed" in done.stdout

@@ -8,14 +8,13 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
 from tests.fakes import kernel_tasks
 from tests.fakes.kernel_tasks import node, one_node
 from trtprof.base.errors import UsageError
 from trtprof.base.records import Dim
-from trtprof.plugin.reference import Expected, difference, evaluate, half_ulp
+from trtprof.plugin.reference import difference, evaluate, half_ulp
 
 Array = npt.NDArray[Any]
 RNG = np.random.default_rng(5)
@@ -31,10 +30,6 @@ def worst(task: Any, inputs: list[Array], got: Array) -> float:
 def test_half_a_unit_is_half_the_spacing(dtype: str, kind: Any) -> None:
     values = np.array([0.0, 1.0, 1.5, 1.999, 2.0, 3e-7, 6e-5, 6.2e-5, 1000.0, 40000.0], kind)
     assert half_ulp(values, dtype).tolist() == (np.spacing(values).astype(np.float64) / 2).tolist()
-
-
-def test_half_a_unit_of_bfloat16() -> None:
-    assert half_ulp(np.array([1.0, 1.0078125, 256.0]), "bf16").tolist() == [2.0**-8, 2.0**-8, 1.0]
 
 
 MATMUL: dict[str, tuple[Dim, ...]] = {"a": ("m", 512), "b": (512, 8), "y": ("m", 8)}
@@ -109,22 +104,25 @@ UNARY = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("op_type", UNARY)
-def test_fp32_as_onnx_computes_it_is_near_the_floor(op_type: str) -> None:
-    reduced = op_type.startswith("Reduce")
-    kind = "bool" if op_type == "Not" else "fp32"
-    task = one_node(op_type, {"x": (6, 33), "y": (6, 33)}, kind)
-    if reduced:
-        task = kernel_tasks.reduction(op_type, (6, 33), -1, kind)
-    x: Array = RNG.standard_normal((6, 33)).astype(np.float32)
-    x = np.abs(x) if op_type in {"Sqrt", "Log"} else x > 0 if op_type == "Not" else x
-    (expected,) = evaluate(task, [x])
-    got = fp32(task, x)
-    found = difference(expected, got)
-    assert found.compared == got.size
-    assert found.worst < 3.0
-    if kind == "fp32" and op_type not in {"Sign", "Round"}:
-        assert difference(expected, got * np.float32(1.00002)).worst > 4.0, "no floor is so wide that it hides 1e-5"
+def test_fp32_as_onnx_computes_it_is_near_the_floor(subtests: pytest.Subtests) -> None:
+    for op_type in UNARY:
+        with subtests.test(op_type):
+            reduced = op_type.startswith("Reduce")
+            kind = "bool" if op_type == "Not" else "fp32"
+            task = one_node(op_type, {"x": (6, 33), "y": (6, 33)}, kind)
+            if reduced:
+                task = kernel_tasks.reduction(op_type, (6, 33), -1, kind)
+            x: Array = RNG.standard_normal((6, 33)).astype(np.float32)
+            x = np.abs(x) if op_type in {"Sqrt", "Log"} else x > 0 if op_type == "Not" else x
+            (expected,) = evaluate(task, [x])
+            got = fp32(task, x)
+            found = difference(expected, got)
+            assert found.compared == got.size
+            assert found.worst < 3.0
+            if kind == "fp32" and op_type not in {"Sign", "Round"}:
+                assert difference(expected, got * np.float32(1.00002)).worst > 4.0, (
+                    "no floor is so wide that it hides 1e-5"
+                )
 
 
 def fp32(task: Any, x: Array) -> Array:
@@ -152,25 +150,6 @@ def test_an_overflow_on_the_way_is_not_judged_and_one_at_the_end_is() -> None:
     assert worst(product, [x, x], np.array([3e38, 1.0], np.float32)) == np.inf
 
 
-def test_what_may_be_no_number_is_not_judged_behind_a_division_either() -> None:
-    # Infinity less infinity in fp32, where float64 has a number; anything over it looks like 0, and is not.
-    product = kernel_tasks.task(
-        [node("MatMul", "a b", "p"), node("Div", "x p")],
-        {"a": ("fp32", [1, 3]), "b": ("fp32", [3, 1]), "x": ("fp32", [1, 1])},
-        {"y": ("fp32", [1, 1])},
-    )
-    a, b = np.array([[1e30, 1e30, 1e20]], np.float32), np.array([[1e30], [-1e30], [1e15]], np.float32)
-    assert worst(product, [a, b, np.ones((1, 1), np.float32)], np.full((1, 1), np.nan, np.float32)) == 0.0
-
-
-def test_half_precision_overflows_where_it_is_stored() -> None:
-    x = np.array([60000.0, 2.0], np.float16)
-    product = one_node("Mul", {"a": (2,), "b": (2,), "y": (2,)}, "fp16")
-    assert worst(product, [x, x], np.array([np.inf, 4.0], np.float16)) == 0.0
-    assert worst(product, [x, x], np.array([65504.0, 4.0], np.float16)) == np.inf
-    assert worst(product, [x, x], np.array([-np.inf, 4.0], np.float16)) == np.inf
-
-
 def test_nan_and_infinity_are_to_be_where_the_formula_has_them() -> None:
     x = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
     task = one_node("Exp", {"x": (4,), "y": (4,)})
@@ -179,15 +158,6 @@ def test_nan_and_infinity_are_to_be_where_the_formula_has_them() -> None:
         got = np.exp(x)
         got[place] = wrong
         assert worst(task, [x], got) == np.inf
-
-
-def test_a_cast_to_half_may_round_or_not() -> None:
-    x = (1 + RNG.random(64)).astype(np.float32)
-    nodes = [node("Cast", "x", "h", to=TensorProto.FLOAT16), node("Cast", "h", to=TensorProto.FLOAT)]
-    task = kernel_tasks.task(nodes, {"x": ("fp32", [64])}, {"y": ("fp32", [64])})
-    assert worst(task, [x], x) <= 1.0
-    assert 0.5 < worst(task, [x], x.astype(np.float16).astype(np.float32)) <= 1.0
-    assert worst(task, [x], x.astype(ml_dtypes.bfloat16).astype(np.float32)) > 4.0
 
 
 def test_whole_numbers_are_exact_but_where_a_tie_is_near() -> None:
@@ -205,57 +175,8 @@ def test_whole_numbers_are_exact_but_where_a_tie_is_near() -> None:
     assert worst(task, inputs, np.array([2, 4, 10, 127], np.int8)) == np.inf
 
 
-def test_scales_of_blocks_and_channels() -> None:
-    weight = RNG.integers(-128, 128, (8, 6)).astype(np.int8)
-    scale = RNG.random((2, 6)).astype(np.float32)
-    task = kernel_tasks.task(
-        [node("DequantizeLinear", "w s", axis=0, block_size=4)],
-        {"w": ("int8", [8, 6]), "s": ("fp32", [2, 6])}, {"y": ("fp32", [8, 6])},
-    )  # fmt: skip
-    assert worst(task, [weight, scale], (weight * np.repeat(scale, 4, 0)).astype(np.float32)) <= 1.0
-    assert worst(task, [weight, scale], (weight * np.roll(np.repeat(scale, 4, 0), 1, 0)).astype(np.float32)) > 1e3
-
-
-def test_a_comparison_that_rounding_may_decide_is_not_judged() -> None:
-    nodes = [node("Mul", "x x", "s"), node("Greater", "s limit", "above"), node("Where", "above x limit")]
-    limit = {"limit": np.float32(2)}
-    task = kernel_tasks.task(nodes, {"x": ("fp32", [2])}, {"y": ("fp32", [2])}, constants=limit)
-    x = np.array([np.sqrt(2.0), 3.0], np.float32)
-    (expected,) = evaluate(task, [x])
-    assert expected.floor[0] > 0.5
-    assert expected.floor[1] < 1e-6
-
-
-def test_an_empty_tensor_is_compared_with_nothing() -> None:
-    (expected,) = evaluate(one_node("Add", {"a": ("n",), "b": ("n",), "y": ("n",)}), [np.zeros(0, np.float32)] * 2)
-    assert difference(expected, np.zeros(0, np.float32)) == (0.0, (), 0, "")
-
-
-def test_a_selection_alone_is_compared() -> None:
-    expected = Expected(np.array([1.0, 2.0]), np.array([0.1, 0.1]), "fp32")
-    got = np.array([1.0, 7.0], np.float32)
-    assert difference(expected, got).reason == "element [1] is 7, expected 2"
-    assert difference(expected, got, np.array([True, False])).worst == 0.0
-
-
 def test_what_has_no_definition_is_said() -> None:
     task = one_node("Add", {"a": (2,), "b": (2,), "y": (2,)})
     task.body.node[0].domain = "com.microsoft"
     with pytest.raises(UsageError, match="no reference is known for Add"):
         evaluate(task, [np.zeros(2, np.float32)] * 2)
-
-
-def test_shapes_that_do_not_fit_are_said() -> None:
-    task = one_node("MatMul", {"a": (2, 3), "b": (3, 2), "y": (2, 2)})
-    with pytest.raises(UsageError, match="cannot be evaluated"):
-        evaluate(task, [np.zeros((2, 3), np.float32), np.zeros((4, 2), np.float32)])
-
-
-def test_sums_of_integers_wrap_as_their_type_does() -> None:
-    x = np.array([47425, 12], np.int32)
-    squares = kernel_tasks.task(
-        [node("ReduceSumSquare", "x axes", "s", keepdims=1), node("Abs", "s")],
-        {"x": ("int32", [2])}, {"y": ("int32", [1])}, constants={"axes": [0]},
-    )  # fmt: skip
-    (expected,) = evaluate(squares, [x])
-    assert expected.value.tolist() == [2**32 - (47425**2 + 12**2)]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.command_line import refused, trtprof
 from trtprof.base import made_here
-from trtprof.base.errors import TrtprofError
 from trtprof.plugin import folder as folders
 from trtprof.plugin.trust import code_files, other_code
 
@@ -59,12 +57,6 @@ def test_what_was_laid_beside_it_is_code_too(name: str, plugin: Path, tmp_path: 
     (plugin / name).parent.mkdir(exist_ok=True)
     (plugin / name).write_text("evil")
     assert names(plugin, tmp_path) == (name,)
-
-
-def test_code_that_is_no_file_is_refused(plugin: Path, tmp_path: Path) -> None:
-    os.mkfifo(plugin / "cpp" / "pipe")
-    with pytest.raises(TrtprofError, match="pipe"):
-        other_code(plugin, tmp_path)
 
 
 @pytest.mark.parametrize(

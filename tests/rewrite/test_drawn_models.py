@@ -1,4 +1,4 @@
-"""The laws of rewrites over models that are drawn at random; `scripts/fuzz/rewrites.py` draws many more."""
+"""The laws of rewrites over models that are drawn at random."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 import onnx.printer
 import onnx_ir as ir
-import onnxruntime as ort
 import pytest
 
 from tests.fakes.random_graphs import Drawn, drawn
@@ -24,6 +23,7 @@ NAMES = REWRITES.keys()
 DRAWN_OFTEN = ("concat-of-slices", "gelu-fused", "gemv-as-reduce", "layernorm-fused", "softmax-last-axis")
 
 
+@pytest.mark.nightly
 def test_every_rewrite_keeps_the_laws_of_drawn_models(tmp_path: Path) -> None:
     places: Counter[str] = Counter()
     for seed in range(120):
@@ -42,33 +42,6 @@ def test_every_rewrite_keeps_the_laws_of_drawn_models(tmp_path: Path) -> None:
 
 def _breaks(chosen: list[str], folder: Path, model: Drawn) -> bool:
     return bool(Subject(model, folder).kept(chosen).broken)
-
-
-def test_drawn_models_are_valid_and_run() -> None:
-    opsets: set[int] = set()
-    ops: set[str] = set()
-    for seed in range(60):
-        model, feeds, _ = drawn(Random(seed))
-        onnx.checker.check_model(model, full_check=True)
-        session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        for one in feeds:
-            assert len(session.run(None, one)) == len(model.graph.output)
-        opsets.add(model.opset_import[0].version)
-        ops.update(node.op_type for node in model.graph.node)
-    assert {11, 13, 18, 21} <= opsets
-    assert {
-        "MatMul",
-        "Conv",
-        "Transpose",
-        "Reshape",
-        "Softmax",
-        "Slice",
-        "Concat",
-        "Split",
-        "Cast",
-        "Where",
-        "If",
-    } <= ops
 
 
 # --- that a law which is broken is seen -----------------------------------------------------------
@@ -121,13 +94,12 @@ def _case(text: str) -> Drawn:
     return Drawn(model, ({"x": np.asarray([-1.0, 0.5], np.float32)},))
 
 
-@pytest.mark.parametrize("step", BROKEN, ids=lambda step: step.__name__.strip("_"))
-def test_a_broken_law_is_seen(
-    step: Callable[[ir.Node, Edit], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(REWRITES, "get", lambda name: Rewrite(name, "", (), False, step))
+def test_a_broken_law_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
     case = _case("g (float[2] x) => (float[2] y) { [t] h = Tanh (x)\n [n] y = Neg (h) }")
-    assert Subject(case, tmp_path).kept(["broken"]).broken.startswith(BROKEN[step])
+    for step, law in BROKEN.items():
+        with subtests.test(step.__name__):
+            monkeypatch.setattr(REWRITES, "get", lambda name, step=step: Rewrite(name, "", (), False, step))
+            assert Subject(case, tmp_path).kept(["broken"]).broken.startswith(law)
 
 
 def test_a_model_that_breaks_a_law_is_made_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random as draw
 from pathlib import Path
 
-import pytest
-
 from tests.fakes.rewrites import RewriteCase, feeds_of, outputs_of, random, rewritten
 from trtprof.capture.verify import check_outputs
 from trtprof.rewrite import REWRITES
@@ -25,11 +23,10 @@ def _keeps(name: str, case: RewriteCase, folder: Path) -> bool:
     return bool(sites)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_a_batch_folds_whichever_axes_a_side_lacks(seed: int, tmp_path: Path) -> None:
-    rng = draw.Random(seed)
+def test_a_batch_folds_whichever_axes_a_side_lacks(tmp_path: Path) -> None:
+    rng = draw.Random(0)
     fitting = 0
-    for _ in range(8):
+    for _ in range(30):
         batch = [rng.choice([2, 3, 4]) for _ in range(rng.randint(1, 4))]
         left = [rng.choice([1, size, size]) for size in batch]
         right = [size if own == 1 else rng.choice([1, size]) for own, size in zip(left, batch, strict=True)]
@@ -43,11 +40,10 @@ def test_a_batch_folds_whichever_axes_a_side_lacks(seed: int, tmp_path: Path) ->
     assert fitting
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_a_transposed_convolution_is_one_at_any_steps_and_pads(seed: int, tmp_path: Path) -> None:
-    rng = draw.Random(seed)
+def test_a_transposed_convolution_is_one_at_any_steps_and_pads(tmp_path: Path) -> None:
+    rng = draw.Random(0)
     fitting = 0
-    for _ in range(8):
+    for number in range(30):
         axes, step = rng.choice([1, 2]), rng.randint(2, 4)
         window = [rng.randint(1, 9) for _ in range(axes)]
         begins, ends = [[rng.randint(0, size - 1) for size in window] for _ in range(2)]
@@ -62,6 +58,6 @@ def test_a_transposed_convolution_is_one_at_any_steps_and_pads(seed: int, tmp_pa
         steps = f"strides = {[step] * axes}, pads = {[*begins, *ends]}, output_padding = {added}"
         inputs, outputs = [2, 3, *sizes], [2, 2, *results]
         text = f"g (float{inputs} x) => (float{outputs} y) {{ y = ConvTranspose <{steps}> (x, w, b) }}"
-        weights = {"w": random(seed, 3, 2, *window), "b": random(seed, 2)}
+        weights = {"w": random(number, 3, 2, *window), "b": random(number, 2)}
         fitting += _keeps("convtranspose-as-conv", RewriteCase("drawn", text, weights=weights), tmp_path)
     assert fitting

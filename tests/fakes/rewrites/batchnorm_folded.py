@@ -59,49 +59,10 @@ CASES = (
         dims={"N": 3},
     ),
     RewriteCase(
-        "behind a Gemm that adds a number, of weights that another reads",
-        """g (float[2,3] x) => (float[2,4] y, float[2,4] z) {
-          c = Gemm (x, w, k)
-          y = BatchNormalization (c, s, b, m, v)
-          z = MatMul (x, w)
-        }""",
-        opset=13,
-        weights={"w": random(0, 3, 4), "k": np.array(0.5, np.float32), **numbers(4)},
-    ),
-    RewriteCase(
-        "in a body",
-        f"""g (float[1,3,4,4] x, bool t) => (float[1,4,4,4] y) {{
-          y = If (t) <
-            then_branch = t () => (float[1,4,4,4] y1) {{ {CONV} \n {NORM.replace("y =", "y1 =")} }},
-            else_branch = e () => (float[1,4,4,4] y2) {{ y2 = Conv <pads = [1, 1, 1, 1]> (x, w) }}
-          >
-        }}""",
-        weights=W,
-    ),
-    RewriteCase(
-        "a caller gets what is normalised",
-        f"g (float[1,3,4,4] x) => (float[1,4,4,4] y, float[1,4,4,4] c) {{ {CONV} \n {NORM} }}",
-        fits=0,
-        weights=W,
-    ),
-    RewriteCase(
-        "another op reads what is normalised",
-        f"g (float[1,3,4,4] x) => (float[1,4,4,4] y, float[1,4,4,4] z) {{ {CONV} \n {NORM} \n z = Abs (c) }}",
-        fits=0,
-        weights=W,
-    ),
-    RewriteCase(
         "a scale that callers may replace",
         f"g (float[1,3,4,4] x, float[4] s) => (float[1,4,4,4] y) {{ {CONV} \n {NORM} }}",
         fits=0,
         weights=W,
-    ),
-    RewriteCase(
-        "a factor that is infinite",
-        "g (float[1,3,4,4] x) => (float[1,4,4,4] y) "
-        f"{{ {CONV} \n y = BatchNormalization <epsilon = 0.0> (c, s, b, m, v) }}",
-        fits=0,
-        weights={**W, "v": np.zeros(4, np.float32)},
     ),
     RewriteCase("behind no product", f"g (float[1,4,4,4] c) => (float[1,4,4,4] y) {{ {NORM} }}", 0, numbers(4)),
     RewriteCase(

@@ -38,28 +38,4 @@ CASES = (
           z = Add (a, a)
         }""",
     ),
-    RewriteCase(
-        "a value that is read too, and another type",
-        """g (int32[4] x) => (int64[4] y, float[4] z) { y = Cast <to = 7> (x) \n z = Cast <to = 1> (y) }""",
-        fits=0,
-    ),
-    RewriteCase(
-        "in a body, of a value around it",
-        """g (int32[4] x, bool c) => (int32[4] y) {
-          w = Cast <to = 7> (x)
-          y = If (c) <
-            then_branch = t () => (int32[4] u) { a = Cast <to = 6> (w) \n u = Neg (a) },
-            else_branch = e () => (int32[4] v) { v = Abs (x) }
-          >
-        }""",
-    ),
-    RewriteCase(
-        "as the type of another value",
-        "g (float[4] x, float[2] s) => (float[4] y) { a = CastLike (x, s) \n y = Neg (a) }",
-    ),
-    RewriteCase(
-        "the type of a value is not that of the other",
-        "g (float[4] x, double[2] s) => (double[4] y) { a = CastLike (x, s) \n y = Neg (a) }",
-        fits=0,
-    ),
 )

@@ -65,9 +65,6 @@ CASES = (
     ),
     RewriteCase("in another order", f"{KNOWN} {{ {cut(f'p2 {END}', 'p0 p2')}\n y = Neg (c) }}", 0, PLACES),
     RewriteCase(
-        "a gap", f"g (float[2,4] x) => (float[2,3] y) {{ {cut('p0 p2', f'p3 {END}')}\n y = Neg (c) }}", 0, PLACES
-    ),
-    RewriteCase(
         "they overlap where the tensor is short",
         f"{OPEN} {{ {cut('p0 p3', 'p3 pm1', f'pm1 {END}')}\n y = Neg (c) }}",
         0,

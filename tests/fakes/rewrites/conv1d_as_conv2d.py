@@ -31,22 +31,6 @@ CASES = (
         dims={"L": 9, "A": 7, "B": 6},
     ),
     RewriteCase(
-        "in a branch, with a bias that is computed",
-        """g (bool c, float[2,6,9] x) => (float[2,6,7] y) {
-            y = If (c) <then_branch = t () => (float[2,6,7] u) { n = Neg (b) u = Conv <group = 6> (x, w, n) },
-                        else_branch = e () => (float[2,6,7] v) { v = MaxPool <kernel_shape = [3]> (x) }>
-        }""",
-        weights=_DEPTHWISE,
-        low=0,
-        high=1,
-    ),
-    RewriteCase(
-        "of images",
-        "g (float[2,6,9,9] x) => (float[2,6,7,9] y) { y = Conv <group = 6> (x, w) }",
-        fits=0,
-        weights={"w": random(0, 6, 1, 3, 1)},
-    ),
-    RewriteCase(
         "a weight that callers may give",
         "g (float[2,6,9] x, float[6,1,3] w) => (float[2,6,7] y) { y = Conv <group = 6> (x, w) }",
         fits=0,

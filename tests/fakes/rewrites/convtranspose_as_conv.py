@@ -49,17 +49,6 @@ CASES = (
         weights={"w": random(0, 3, 5, 4)},
         dims={"L": 7, "M": 28},
     ),
-    RewriteCase(
-        "in a branch",
-        """g (bool c, float[2,3,4,4] x) => (float[2,5,8,8] y) {
-            y = If (c) <then_branch = t () => (float[2,5,8,8] u) { u = ConvTranspose <strides = [2, 2]> (x, w) },
-                        else_branch = e () => (float[2,5,8,8] v) { v = ConvTranspose <strides = [2, 2]> (x, w, b) }>
-        }""",
-        fits=2,
-        weights={"w": random(0, 3, 5, 2, 2)} | _BIAS,
-        low=0,
-        high=1,
-    ),
     _image("steps of one", 3, 1, "[1, 1, 1, 1]", "[0, 0]", "4,6", fits=0),
     _image("padding that the window does not cover", 2, 2, "[2, 2, 0, 0]", "[0, 0]", "6,10", fits=0),
     RewriteCase(

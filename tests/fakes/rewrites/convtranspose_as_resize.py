@@ -49,13 +49,6 @@ CASES = (
         high=1,
     ),
     RewriteCase(
-        "weights that differ",
-        _TEXT + " { y = ConvTranspose <strides = [2, 2]> (x, w, b) }",
-        fits=0,
-        weights=_FLAT | {"w": random(0, 3, 5, 2, 2)},
-        dims=_DIMS,
-    ),
-    RewriteCase(
         "windows that overlap",
         _TEXT + " { y = ConvTranspose <strides = [2, 2]> (x, w) }",
         fits=0,

@@ -27,22 +27,6 @@ CASES = (
         weights=_TWICE,
     ),
     RewriteCase(
-        "in a branch",
-        """g (bool c, float[2,4,6,6] x) => (float[2,8,4,4] y) {
-            y = If (c) <then_branch = t () => (float[2,8,4,4] u) { u = Conv <group = 4> (x, w, b) },
-                        else_branch = e () => (float[2,8,4,4] v) { v = Conv (x, k) }>
-        }""",
-        weights=_TWICE | {"k": random(2, 8, 4, 3, 3)},
-        low=0,
-        high=1,
-    ),
-    RewriteCase(
-        "one of each",
-        "g (float[2,8,6,6] x) => (float[2,8,4,4] y) { y = Conv <group = 8> (x, w, b) }",
-        fits=0,
-        weights=_TWICE,
-    ),
-    RewriteCase(
         "groups of two",
         "g (float[2,8,6,6] x) => (float[2,8,4,4] y) { y = Conv <group = 4> (x, w) }",
         fits=0,

@@ -38,13 +38,4 @@ CASES = (
     RewriteCase(
         "of integers", "g (int32[3] x) => (int32[3] y) { y = Div (x, d) }", fits=0, weights={"d": np.array(4, np.int32)}
     ),
-    RewriteCase(
-        "by what callers may replace",
-        "g (float[3] x, float d) => (float[3] y) { y = Div (x, d) }",
-        fits=0,
-        weights={"d": np.array(2, np.float32)},
-    ),
-    RewriteCase(
-        "of a constant", "g (float[3] x) => (float[3] y) { y = Div (d, x) }", 0, {"d": np.array(2, np.float32)}, low=1
-    ),
 )

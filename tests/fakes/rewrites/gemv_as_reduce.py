@@ -5,10 +5,6 @@ from __future__ import annotations
 from tests.fakes.rewrites import RewriteCase, random
 
 CASES = (
-    RewriteCase(
-        "one column",
-        "g (float[6,5,1,8] a, float[6,1,8,1] b) => (float[6,5,1,1] y) { y = MatMul (a, b) }",
-    ),
     RewriteCase("one row", "g (float[6,1,8] a, float[6,8,7] b) => (float[6,1,7] y) { y = MatMul (a, b) }"),
     RewriteCase(
         "a batch that callers choose",

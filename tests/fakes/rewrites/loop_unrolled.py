@@ -76,16 +76,6 @@ CASES = (
         weights={"t": np.array(True), "w": random(0, 2)},
     ),
     RewriteCase(
-        "a Loop in the branch of an If",
-        f"""g (float[2] x, bool k) => (float[2] y) {{
-          y = If (k) <
-            then_branch = t1 () => (float[2] r) {{ r = Loop (n, t, x) <{PLAIN}> }},
-            else_branch = e1 () => (float[2] q) {{ q = Abs (x) }}
-          >
-        }}""",
-        weights=ROUNDS,
-    ),
-    RewriteCase(
         "as many rounds as callers choose",
         f"g (float[2] x, int64 n) => (float[2] y) {{ y = Loop (n, t, x) <{PLAIN}> }}",
         fits=0,
@@ -128,16 +118,5 @@ CASES = (
         }}""",
         fits=0,
         dims={"N": 2},
-    ),
-    RewriteCase(
-        "an If that callers decide",
-        """g (float[2] x, bool t) => (float[2] y) {
-          y = If (t) <
-            then_branch = t1 () => (float[2] r) { r = Abs (x) },
-            else_branch = e1 () => (float[2] q) { q = Neg (x) }
-          >
-        }""",
-        fits=0,
-        weights={"t": np.array(True)},
     ),
 )

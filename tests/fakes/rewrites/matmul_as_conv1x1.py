@@ -39,34 +39,6 @@ CASES = (
         weights=_W,
     ),
     RewriteCase(
-        "in a branch",
-        """g (bool c, float[2,3,4] x) => (float[2,5,4] y) {
-            y = If (c) <then_branch = f () => (float[2,5,4] u) {
-                            t = Transpose <perm = [0, 2, 1]> (x) p = MatMul (t, w) u = Transpose <perm = [0, 2, 1]> (p)
-                        },
-                        else_branch = e () => (float[2,5,4] v) { q = MatMul (r, x) v = Neg (q) }>
-        }""",
-        weights=_W | {"r": random(1, 5, 3)},
-        low=0,
-        high=1,
-    ),
-    RewriteCase(
-        "a product that others read",
-        """g (float[2,3,4] x) => (float[2,5,4] y, float[2,4,5] z) {
-            t = Transpose <perm = [0, 2, 1]> (x) p = MatMul (t, w) y = Transpose <perm = [0, 2, 1]> (p) z = Neg (p)
-        }""",
-        fits=0,
-        weights=_W,
-    ),
-    RewriteCase(
-        "a product that is an output",
-        """g (float[2,3,4] x) => (float[2,5,4] y, float[2,4,5] p) {
-            t = Transpose <perm = [0, 2, 1]> (x) p = MatMul (t, w) y = Transpose <perm = [0, 2, 1]> (p)
-        }""",
-        fits=0,
-        weights=_W,
-    ),
-    RewriteCase(
         "Transposes that do not undo one another",
         """g (float[2,3,4,6] x) => (float[2,5,6,4] y) {
             t = Transpose <perm = [0, 2, 3, 1]> (x)

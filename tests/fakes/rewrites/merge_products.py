@@ -34,14 +34,6 @@ CASES = (
         weights=_QKV | _BIASES,
     ),
     RewriteCase(
-        "one of them with no bias, another an output before it is added",
-        """g (float[2,3,8] x) => (float[2,3,8] y, float[2,3,4] z, float[2,3,4] r) {
-            p = MatMul (x, q) y = Relu (p)
-            r = MatMul (x, k) z = Add (r, b)
-        }""",
-        weights={name: (_QKV | _BIASES)[name] for name in "qkb"},
-    ),
-    RewriteCase(
         "Gemms, one with a bias of one element",
         """g (float[3,8] x) => (float[3,8] y, float[3,4] z) {
             y = Gemm <transB = 1> (x, q, a) z = Gemm <transB = 1> (x, k, b)

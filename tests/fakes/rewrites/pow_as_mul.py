@@ -41,11 +41,6 @@ CASES = (
         }""",
         weights={"tiny": np.array(1e-5, np.float32), "half": np.array(0.5, np.float32)},
     ),
-    RewriteCase(
-        "a square that a caller gets",
-        "g (double[3] x) => (double[3] y) { y = Pow (x, p) }",
-        weights={"p": np.array(2.0)},
-    ),
     power("the root of what may be negative", 0.5, fits=0),
     power("the root of what may be -0", 0.5, "Relu (x)", fits=0),
     power("another exponent", 2.5, fits=0),

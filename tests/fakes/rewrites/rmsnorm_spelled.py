@@ -27,10 +27,4 @@ CASES = (
     RewriteCase(
         "in fp64", "g (double[2,8] x, double[8] w) => (double[2,8] y) { y = RMSNormalization (x, w) }", 0, opset=23
     ),
-    RewriteCase(
-        "another norm", "g (float[2,8] x) => (float[2,8] y) { y = LpNormalization <axis = 1, p = 2> (x) }", 0, opset=23
-    ),
-    RewriteCase(
-        "a mean with it", "g (float[2,8] x) => (float[2,8] y) { y = LayerNormalization (x, w) }", 0, WEIGHTS, 23
-    ),
 )

@@ -18,24 +18,10 @@ def _slices(*edges: tuple[int, int]) -> dict[str, np.ndarray]:
 
 CASES = (
     RewriteCase(
-        "queries, keys and values",
-        _SPLIT + "{ p = MatMul (x, w) y, z, u = Split <axis = -1> (p, s) }",
-        weights=_W | _CUT,
-        dims={"N": 3},
-    ),
-    RewriteCase(
         "before lengths became an input, in equal parts",
         "g (float[2,8] x) => (float[2,6] y, float[2,6] z) { p = MatMul (x, w) y, z = Split <axis = 1> (p) }",
         weights=_W,
         opset=11,
-    ),
-    RewriteCase(
-        "in as many parts as an attribute says",
-        """g (float[2,8] x) => (float[2,4] y, float[2,4] z, float[2,3] u) {
-            p = MatMul (x, w) y, z, u = Split <axis = 1, num_outputs = 3> (p)
-        }""",
-        weights={"w": random(0, 8, 11)},
-        opset=18,
     ),
     RewriteCase(
         "with a bias",
@@ -58,26 +44,6 @@ CASES = (
         weights=_W | _slices((0, 7), (-5, 99)),
     ),
     RewriteCase(
-        "in a branch",
-        """g (bool c, float[2,8] x) => (float[2,6] y) {
-            y = If (c) <then_branch = t () => (float[2,6] u) {
-                            p = MatMul (x, w) q, r = Split <axis = 1> (p, s) u = Mul (q, r)
-                        },
-                        else_branch = e () => (float[2,6] v) { v = Slice (x, s0, e0, a) }>
-        }""",
-        weights=_W | {"s": np.array([6, 6])} | _slices((0, 6)),
-        low=0,
-        high=1,
-    ),
-    RewriteCase(
-        "a product that is an output",
-        """g (float[2,8] x) => (float[2,12] p, float[2,6] y, float[2,6] z) {
-            p = MatMul (x, w) y, z = Split <axis = 1> (p, s)
-        }""",
-        fits=0,
-        weights=_W | {"s": np.array([6, 6])},
-    ),
-    RewriteCase(
         "cut along rows",
         "g (float[2,8] x) => (float[1,12] y, float[1,12] z) { p = MatMul (x, w) y, z = Split <axis = 0> (p, s) }",
         fits=0,
@@ -90,14 +56,6 @@ CASES = (
         }""",
         fits=0,
         weights=_W | _slices((0, 6), (7, 12)),
-    ),
-    RewriteCase(
-        "a Slice of nothing",
-        """g (float[2,8] x) => (float[2,12] y, float[2,0] z) {
-            p = MatMul (x, w) y = Slice (p, s0, e0, a) z = Slice (p, s1, e1, a)
-        }""",
-        fits=0,
-        weights=_W | _slices((0, 12), (12, 12)),
     ),
     RewriteCase(
         "every second column",

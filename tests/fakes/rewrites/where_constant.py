@@ -61,13 +61,6 @@ CASES = (
         high=1,
     ),
     RewriteCase(
-        "a dimension that may be 1, and then is repeated",
-        "g (float[N,3] x) => (float[A,3] y) { a = Expand (x, s) \n y = Neg (a) }",
-        fits=0,
-        weights={"s": np.array([2, 3])},
-        dims={"N": 1, "A": 2},
-    ),
-    RewriteCase(
         "a Tile that repeats",
         "g (float[2] x) => (float[4] y) { a = Tile (x, r) \n y = Neg (a) }",
         fits=0,

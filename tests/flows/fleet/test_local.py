@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,6 @@ import pytest
 
 from tests.fakes.fleets import digest
 from tests.fakes.support import ROOT, SAMPLES
-from trtprof.base.errors import MissingError
 from trtprof.base.records import FleetCell, FleetRow, FleetVerb
 from trtprof.flows.fleet import HowToRun, local, local_worker, work
 from trtprof.flows.fleet.execute import Answered, Task
@@ -107,31 +105,6 @@ def test_a_task_whose_process_dies_is_lost_and_another_process_takes_the_next(na
         assert found.rows[0].stage == "fake"
 
 
-def test_a_process_that_is_killed_from_outside_loses_its_task_alone() -> None:
-    with executor(2, module=FAKE) as made:
-        made.start(task("hang"))
-        hanging = made.processes[0]
-        made.start(task("slow"))
-        os.kill(hanging, signal.SIGKILL)
-        found = wait_for(made, 2)
-        assert sorted((each.task.cells[0].model, bool(each.lost)) for each in found) == [
-            ("hang", True),
-            ("slow", False),
-        ]
-
-
-def test_one_that_waits_for_a_task_and_is_killed_costs_none() -> None:
-    with executor(1, module=FAKE) as made:
-        made.start(task("fine"))
-        (first,) = pids(wait_for(made))
-        os.kill(first, signal.SIGKILL)
-        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
-        made.start(task("fine"))
-        (found,) = wait_for(made)
-        assert found.lost == ""
-        assert pids([found]) != {first}
-
-
 def test_one_that_takes_too_long_has_failed_and_its_process_is_ended() -> None:
     with executor(1, module=FAKE, timeout_s=0.6) as made:
         made.start(task("hang"))
@@ -156,15 +129,6 @@ def test_a_fleet_whose_processes_die_and_hang_has_a_row_of_every_cell(tmp_path: 
     assert not made.processes
 
 
-def test_what_a_library_prints_is_no_answer_and_a_long_one_arrives_whole() -> None:
-    with executor(2, module=FAKE) as made:
-        made.start(task("noise"))
-        made.start(task("much"))
-        found = {each.task.cells[0].model: each for each in wait_for(made, 2)}
-        assert found["noise"].rows[0].stage == "fake"
-        assert len(found["much"].rows[0].log) == 200_000
-
-
 def test_a_run_has_the_machine_to_itself() -> None:
     with executor(2, module=FAKE) as made:
         made.start(task("slow"))
@@ -180,18 +144,6 @@ def test_a_run_has_the_machine_to_itself() -> None:
         assert ran.rows[0].error == "None", "a run takes what it takes"
 
 
-def test_a_process_that_has_grown_beyond_its_share_makes_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-    for share in (BASE_BYTES, 1 << 20):
-        monkeypatch.setattr(local, "BASE_BYTES", share)
-        with executor(1, module=FAKE) as made:
-            for _ in range(2):
-                made.start(task("fine"))
-                seen.append(pids(wait_for(made)))
-    assert seen[0] == seen[1]
-    assert seen[2] != seen[3]
-
-
 def test_there_are_as_many_as_cores_and_memory_carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tmp_path / "large.onnx"
     with model.open("wb") as file:
@@ -205,13 +157,6 @@ def test_there_are_as_many_as_cores_and_memory_carry(tmp_path: Path, monkeypatch
         made.close()
         assert made.workers == expected
     assert said[1] == "3 processes on this machine: 4 cores, 3.76 GB of memory free, of which one may need 1.07 GB"
-
-
-def test_a_cell_of_a_cluster_is_refused() -> None:
-    with executor(1, module=FAKE) as made:
-        assert made.refuses(task("fine", "run").cells[0]) == ""
-        asked = made.refuses(task("fine", "run", resource="gpu_h100").cells[0])
-        assert asked == "it needs gpu_h100, which nodes of a Ray cluster offer (--ray)"
 
 
 PARENT = f"""
@@ -247,42 +192,8 @@ def test_processes_end_with_the_one_that_started_them_however_that_dies(
     assert not scratch_folders(tmp_path)
 
 
-def test_a_place_for_work_that_was_taken_away_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with executor(1, module=FAKE) as made:
-        for _ in range(2):
-            made.start(task("fine"))
-            wait_for(made)
-            shutil.rmtree(next(tmp_path.iterdir()))
-        made.start(task("fine"))
-        wait_for(made)
-        # The same one as of the others, not to be looked into.
-        assert [path.stat().st_mode & 0o77 for path in tmp_path.iterdir()] == [0]
-    assert not scratch_folders(tmp_path)
-
-
-def test_where_nothing_can_be_written_there_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
-    with pytest.raises(MissingError, match="no place to work in"):
-        LocalExecutor([], 1)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with executor(1, module=FAKE) as made:
-        shutil.rmtree(tmp_path)
-        with pytest.raises(MissingError, match="no place to work in"):
-            made.start(task("fine"))
-
-
 def scratch_folders(place: Path) -> list[Path]:
     return [path for path in place.glob("*/*") if path.is_dir()]
-
-
-def test_nothing_is_left_lying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with executor(1, module=FAKE) as made:
-        made.start(task("fine"))
-        wait_for(made)
-        made.start(task("hang"))
-    assert not list(tmp_path.glob("*/*"))
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "gone"])

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.fakes import fleets
 from tests.fakes.support import SAMPLES
-from trtprof.base.errors import ModelError
 from trtprof.base.records import FleetCell, FleetRow
 from trtprof.flows import fleet
 from trtprof.flows.fleet import trial
@@ -59,13 +58,6 @@ def test_every_cell_is_counted_once(words: list[str]) -> None:
     assert list(found.sample) == left[:5]
 
 
-def test_a_shard_is_all_that_counts(tmp_path: Path) -> None:
-    half = CELLS[: len(CELLS) // 2]
-    found = counted(ASKED, half, State(frozenset(cell.key for cell in CELLS), frozenset()))
-    assert (found.cells, sum(each.done for each in found.targets)) == (len(half), len(half))
-    assert (found.left_s, found.basis) == (0.0, "")
-
-
 # --- how long -------------------------------------------------------------------------------
 
 
@@ -80,17 +72,6 @@ def test_the_pace_is_the_median_of_a_model_and_else_of_the_verb() -> None:
     assert pace_of([]) == Pace()
 
 
-def test_predictions_share_the_processes_and_runs_wait_for_each_other() -> None:
-    pace = pace_of([Took("predict", "any", 2.0), Took("run", "any", 10.0)])
-    found = counted(ASKED, CELLS, pace=pace, workers=4)
-    # Six cells a target: 3 models at 2 sizes.
-    left = {each.target: each.left_s for each in found.targets}
-    assert left == {**dict.fromkeys(("rtx-4090", "l4", "h100-sxm", "t4"), 6 * 2 / 4), "h100-pool": 60, "here": 60}
-    # What asks for no resource is done here, beside what a node of the cluster does.
-    assert found.left_s == 4 * 3 + 60
-    assert "on 4 processes" in found.basis
-
-
 def test_without_anything_that_tells_there_is_no_number_but_what_runs_take_at_least() -> None:
     found = counted(ASKED, CELLS)
     assert found.left_s is None
@@ -100,11 +81,6 @@ def test_without_anything_that_tells_there_is_no_number_but_what_runs_take_at_le
     assert found.basis == "of runs, warm-up and measurement alone"
     quick = [msgspec.structs.replace(cell, options={"duration": "0.5", "warmup": "0"}) for cell in CELLS]
     assert {each.target: each.left_s for each in counted(ASKED, quick).targets}["here"] == pytest.approx(3)
-
-
-def test_nothing_of_a_done_target_is_unknown() -> None:
-    predicted = frozenset(cell.key for cell in CELLS if cell.verb == "predict")
-    assert counted(ASKED, CELLS, State(predicted, frozenset())).left_s == pytest.approx(19.2)
 
 
 # --- by the store ---------------------------------------------------------------------------
@@ -179,22 +155,3 @@ def test_a_few_predictions_are_tried_the_first_a_small_one(monkeypatch: pytest.M
     asked.clear()
     monkeypatch.setattr(trial, "BUDGET_S", 0.05)
     assert trial.tried(CELLS, nodes).basis == "predictions of model_0000, model_0002 now, by their nodes"
-
-
-def test_where_nothing_small_can_be_tried_there_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "_seconds", lambda _: pytest.fail("it was tried"))
-    assert trial.tried(CELLS, dict.fromkeys(("model_0000", "model_0001", "model_0002"), 401)) == Pace()
-    assert trial.tried(CELLS, {}) == Pace()
-    assert trial.tried([cell for cell in CELLS if cell.verb == "run"], {"model_0000": 1}) == Pace()
-
-
-@pytest.mark.parametrize("error", [ModelError("it is damaged"), ZeroDivisionError()])
-def test_a_model_that_fails_tells_nothing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def seconds(group: list[FleetCell]) -> float:
-        if group[0].model == "model_0000":
-            raise error
-        return 0.1
-
-    monkeypatch.setattr(trial, "_seconds", seconds)
-    pace = trial.tried(CELLS, {"model_0000": 90, "model_0001": 10, "model_0002": 0})
-    assert pace.basis == "predictions of model_0001 now, by their nodes"

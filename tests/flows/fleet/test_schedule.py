@@ -112,20 +112,6 @@ def test_gpus_of_one_model_are_asked_together_and_runs_alone_and_last(tmp_path: 
     assert {len({cell.group for cell in task.cells}) for task in order} == {1}
 
 
-def test_workers_go_on_while_what_they_answered_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Fake(room=1)
-    waiting = []
-    put: Callable[[Store, Sequence[FleetRow]], frozenset[str]] = Store.put
-
-    def watched(self: Store, rows: Sequence[FleetRow]) -> frozenset[str]:
-        waiting.append(len(fake.under_way))
-        return put(self, rows)
-
-    monkeypatch.setattr(Store, "put", watched)
-    run(Store(str(tmp_path), "a"), fake)
-    assert waiting == [1] * 15 + [0]
-
-
 def test_what_is_done_is_not_done_again_and_what_failed_only_when_it_is_asked_for(tmp_path: Path) -> None:
     first = Fake(1)
     run(Store(str(tmp_path), "a"), first)
@@ -173,91 +159,51 @@ class Interrupted(Store):
         self._pressed(before=False)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_law_interrupted_and_resumed_with_workers_that_die_every_cell_is_there_once(tmp_path: Path, seed: int) -> None:
-    random = Random(seed)
-    answered = 0
-    for turn in range(100):
-        fake = Fake(random.randrange(10**6), dies=0.2, room=random.randint(1, 6))
-        store = Interrupted(str(tmp_path), f"owner{turn}", random.randint(1, 15), before=random.random() < 0.5)
-        try:
-            run(store, fake, HowToRun(attempts=50))
-            break
-        except KeyboardInterrupt:
-            assert not Store(str(tmp_path)).claimed()
-        finally:
-            assert fake.closed
-            answered += fake.done.total()
-    check_whole(tmp_path)
-    # What was answered and not yet stored is lost: no more than one turn gave.
-    assert answered - len(CELLS) <= turn * 6 * 4
+def test_law_interrupted_and_resumed_with_workers_that_die_every_cell_is_there_once(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    for seed in range(5):
+        with subtests.test(f"{seed}"):
+            folder = tmp_path / str(seed)
+            random = Random(seed)
+            answered = 0
+            for turn in range(100):
+                fake = Fake(random.randrange(10**6), dies=0.2, room=random.randint(1, 6))
+                store = Interrupted(str(folder), f"owner{turn}", random.randint(1, 15), before=random.random() < 0.5)
+                try:
+                    run(store, fake, HowToRun(attempts=50))
+                    break
+                except KeyboardInterrupt:
+                    assert not Store(str(folder)).claimed()
+                finally:
+                    assert fake.closed
+                    answered += fake.done.total()
+            check_whole(folder)
+            # What was answered and not yet stored is lost: no more than one turn gave.
+            assert answered - len(CELLS) <= turn * 6 * 4
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_law_two_at_once_never_do_a_cell_twice_nor_lose_one(tmp_path: Path, seed: int) -> None:
-    fakes = [Fake(seed, dies=0.1), Fake(seed + 100, dies=0.1)]
-    standings: list[Standing] = []
+def test_law_two_at_once_never_do_a_cell_twice_nor_lose_one(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for seed in range(4):
+        with subtests.test(f"{seed}"):
+            folder = tmp_path / str(seed)
+            fakes = [Fake(seed, dies=0.1), Fake(seed + 100, dies=0.1)]
+            standings: list[Standing] = []
 
-    def one(at: int) -> None:
-        standings.append(run(Store(str(tmp_path), f"owner{at}"), fakes[at], HowToRun(attempts=50)))
+            def one(store: Store, fake: Fake, standings: list[Standing]) -> None:
+                standings.append(run(store, fake, HowToRun(attempts=50)))
 
-    threads = [threading.Thread(target=one, args=(at,)) for at in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert [standing.answered.total() for standing in standings] == [len(CELLS)] * 2, "both know of all"
-    assert fakes[0].done + fakes[1].done == Counter(dict.fromkeys((cell.key for cell in CELLS), 1))
-    check_whole(tmp_path)
-
-
-def test_what_another_holds_is_waited_for_and_taken_over_when_it_dies(tmp_path: Path) -> None:
-    dead = Store(str(tmp_path), "dead", lease_s=0.5)
-    held = CELLS[0].group
-    dead.alive()
-    assert dead.claim([held]) == {held}
-    said: list[str] = []
-    fake = Fake()
-    store = Store(str(tmp_path), "a", lease_s=0.5)
-    schedule.schedule(CELLS, store, fake, HowToRun(lease_s=0.5), say=said.append, poll_s=0.05)
-    check_whole(tmp_path)
-    assert any("worked on by others" in text for text in said)
-
-
-FAILING = {cell.key for cell in CELLS if row(cell).status == "failed"}
-
-
-def test_of_two_that_try_again_what_failed_one_does(tmp_path: Path) -> None:
-    run(Store(str(tmp_path), "first"), Fake())
-    quick = Fake()
-
-    class Late(Fake):
-        """Another one does all of it after it was looked at what failed, and before it is claimed here."""
-
-        def refuses(self, cell: FleetCell, num_gpus: float = 0.0) -> str:
-            if not quick.done:
-                run(Store(str(tmp_path), "quick"), quick, RETRY)
-            return super().refuses(cell, num_gpus)
-
-    late = Late()
-    run(Store(str(tmp_path), "late"), late, RETRY)
-    assert FAILING
-    assert (set(quick.done), set(late.done)) == (FAILING, set())
-
-
-def test_what_failed_is_tried_again_though_another_had_its_group(tmp_path: Path) -> None:
-    run(Store(str(tmp_path), "first"), Fake())
-    other, fake = Store(str(tmp_path), "other"), Fake()
-    other.claim({cell.group for cell in CELLS})
-    said: list[str] = []
-
-    def say(text: str) -> None:
-        said.append(text)
-        other.close()
-
-    schedule.schedule(CELLS, Store(str(tmp_path), "me"), fake, RETRY, say=say, poll_s=0.02)
-    assert "is worked on by others" in said[0]
-    assert set(fake.done) == FAILING
+            stores = [Store(str(folder), f"owner{at}") for at in range(2)]
+            threads = [
+                threading.Thread(target=one, args=(*pair, standings)) for pair in zip(stores, fakes, strict=True)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+            assert [standing.answered.total() for standing in standings] == [len(CELLS)] * 2, "both know of all"
+            assert fakes[0].done + fakes[1].done == Counter(dict.fromkeys((cell.key for cell in CELLS), 1))
+            check_whole(folder)
 
 
 def test_a_worker_that_always_dies_leaves_a_failed_row_that_says_why(tmp_path: Path) -> None:
@@ -267,14 +213,6 @@ def test_a_worker_that_always_dies_leaves_a_failed_row_that_says_why(tmp_path: P
     assert found["error"].startswith("worker died: it")
     assert len(found["attempts"]) == 3
     assert found["why"] == "so it did 3 times"
-
-
-def test_a_task_whose_worker_died_is_tried_again_and_its_rows_say_so(tmp_path: Path) -> None:
-    run(Store(str(tmp_path), "a"), Fake(dies=0.4), HowToRun(attempts=50))
-    check_whole(tmp_path)
-    attempts = Store(str(tmp_path)).table(columns=["attempts"])["attempts"].to_pylist()
-    assert {reason for some in attempts for reason in some} == {"it was killed", "its node is gone"}
-    assert any(not some for some in attempts)
 
 
 def test_a_task_has_the_datasheets_that_are_files_and_who_refuses_knows_its_gpus(tmp_path: Path) -> None:
@@ -299,13 +237,6 @@ def test_a_task_has_the_datasheets_that_are_files_and_who_refuses_knows_its_gpus
     assert given == {"own": {str(sheet): gpus.find(str(sheet))}, "here": {}}
 
 
-def test_what_nothing_here_can_do_is_left_and_told(tmp_path: Path) -> None:
-    every = list(cells(models=2, sizes=1))
-    standing = run(Store(str(tmp_path), "a"), Fake(), some=every)
-    assert standing.refused == {"h100-pool: no node offers it": 2}
-    check_whole(tmp_path, [cell for cell in every if not cell.resource])
-
-
 def test_a_full_disk_ends_it_and_what_is_done_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put: Callable[[Store, Sequence[FleetRow]], frozenset[str]] = Store.put
     left = [3]
@@ -326,36 +257,3 @@ def test_a_full_disk_ends_it_and_what_is_done_is_done(tmp_path: Path, monkeypatc
     assert not Store(str(tmp_path)).claimed()
     run(Store(str(tmp_path), "b"), Fake())
     check_whole(tmp_path)
-
-
-def test_a_lease_that_cannot_be_kept_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Fake()
-    fake.answered = lambda seconds: list(filter(None, [threading.Event().wait(0.01 * seconds)]))  # type: ignore
-    store = Store(str(tmp_path), "a", lease_s=0.4)
-    beats = [0]
-    alive = Store.alive
-
-    def failing(self: Store) -> None:
-        beats[0] += 1
-        if beats[0] > 2:
-            raise MissingError("the folder is gone")
-        alive(self)
-
-    monkeypatch.setattr(Store, "alive", failing)
-    with pytest.raises(MissingError, match="the folder is gone"):
-        schedule.schedule(CELLS, store, fake, HowToRun(lease_s=0.4))
-    assert fake.closed
-
-
-def test_the_run_folder_of_a_cell_is_taken_over(tmp_path: Path) -> None:
-    ran = next(cell for cell in CELLS if cell.verb == "run" and row(cell).status == "done")
-    fake = Fake()
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    (folder / "report.json").write_text("{}")
-    rows = (msgspec.structs.replace(row(ran), run=""),)
-    fake.answered = lambda seconds: [Answered(fake.under_way.pop(), rows, folder)] * bool(seconds)  # type: ignore
-    run(Store(str(tmp_path / "fleet"), "a"), fake, some=[ran])
-    (found,) = Store(str(tmp_path / "fleet")).table().to_pylist()
-    assert found["run"] == f"runs/{ran.key}"
-    assert (tmp_path / "fleet" / found["run"] / "report.json").read_text() == "{}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,6 @@ from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.records import SCHEMA_VERSION, FleetRow
 from trtprof.flows.fleet import files
 from trtprof.flows.fleet.cells import Asked, AskedModel, AskedTarget
-from trtprof.flows.fleet.store import ASKED as STORED
 from trtprof.flows.fleet.store import State, Store
 
 ASKED = Asked(
@@ -56,27 +54,6 @@ def test_a_folder_that_is_none_of_a_fleet_is_refused(tmp_path: Path) -> None:
     assert store.table().num_rows == 0
     assert store.claimed() == set()
     assert not (tmp_path / "fleet").exists()
-
-
-@pytest.mark.parametrize("damage", ["", "{", '{"schema_version":7}', "\xff"])
-def test_a_damaged_question_is_told(tmp_path: Path, damage: str) -> None:
-    store = Store(str(tmp_path))
-    store.keep(ASKED, list(fleets.cells()))
-    (tmp_path / "fleet.json").write_bytes(damage.encode("latin-1"))
-    with pytest.raises(UsageError, match=r"fleet\.json cannot be read"):
-        store.asked()
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name are POSIX")
-def test_a_pipe_or_a_device_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
-    place = tmp_path / "fleet" / STORED
-    for made in (os.mkfifo, lambda path: Path(path).symlink_to("/dev/zero")):
-        Store(str(place.parent)).keep(ASKED, list(fleets.cells()))
-        place.unlink()
-        made(place)
-        with pytest.raises(UsageError, match=r"is a (pipe|device), not a file"):
-            Store(str(place.parent)).asked()
-        place.unlink()
 
 
 def test_what_was_put_is_in_the_state_and_in_the_table(tmp_path: Path) -> None:
@@ -131,40 +108,6 @@ def test_every_kind_of_place_does(place: str) -> None:
     assert other.claim(groups) == groups
     other.close()
     assert store.claimed() == set()
-
-
-def test_a_run_folder_is_taken_in_and_an_older_one_replaced(place: str, tmp_path: Path) -> None:
-    store = Store(place, "a")
-    for content in ("first", "second"):
-        folder = tmp_path / "scratch" / "run"
-        (folder / "deeper").mkdir(parents=True)
-        (folder / "report.json").write_text(content)
-        (folder / "deeper" / f"{content}.txt").write_text(content)
-        at = store.put_run("k1", folder)
-        assert not folder.exists()
-        assert store._files.read(f"{at}/report.json") == content.encode()
-        assert store._files.read(f"{at}/deeper/{content}.txt") == content.encode()
-    assert [entry.name for entry in store._files.listing("runs")] == [at.partition("/")[2]]
-    assert at == "runs/k1" or store.folder is None
-
-
-def test_a_folder_of_this_machine_is_known_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Store(str(tmp_path / "a")).folder == tmp_path / "a"
-    assert Store((tmp_path / "a").as_uri()).folder == tmp_path / "a"
-    assert Store("mock:///bucket/fleet").folder is None
-    monkeypatch.chdir(tmp_path)
-    assert Store("a").folder == tmp_path / "a"
-
-
-def test_an_object_store_is_asked_for_no_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    system, moved = object_store(tmp_path)
-    monkeypatch.setattr(files, "_opened", lambda _: (system, "fleet"))
-    store = Store("s3://fleet")
-    store.keep(ASKED, list(fleets.cells()))
-    store.put(fleets.rows())
-    store.fold(least=1)
-    assert moved == []
-    assert store.state() == state_of(fleets.rows())
 
 
 @pytest.mark.parametrize("place", ["what://is/this", "s3://user:secret word@bucket/fleet", "file://elsewhere/fleet"])

@@ -11,15 +11,13 @@ import msgspec
 import pytest
 
 from tests.fakes import fleets
-from tests.fakes.fleet_reports import MS, asked, cell, done, failed, kernel, loss, made_up, report_of
+from tests.fakes.fleet_reports import MS, asked, cell, done, failed, kernel, loss, report_of
 from trtprof.base import fleet_table
-from trtprof.base.errors import MissingError, UsageError
-from trtprof.base.records import Fleet, FleetBest, FleetRow
+from trtprof.base.errors import UsageError
+from trtprof.base.records import FleetBest, FleetRow
 from trtprof.flows.fleet import summary
 from trtprof.flows.fleet.cells import AskedModel
 from trtprof.flows.fleet.store import Store
-
-SECOND = 1_000 * MS
 
 
 def best(rows: list[FleetRow], prices: dict[str, float] | None = None, **more: Any) -> FleetBest:
@@ -58,12 +56,6 @@ def test_costs_are_of_requests_and_say_what_they_rest_on() -> None:
     assert found["y", "batch=1"].cost_per_million is None, "nobody said a price"
 
 
-def test_a_cell_without_a_batch_counts_as_one_request_which_is_said() -> None:
-    found = report_of([done(cell(batch=None, shapes="x:8x3"), expected_ns=MS)], {"x": 3.6})
-    assert (found.answers[0].size, found.answers[0].requests) == ("x:8x3", 1)
-    assert any("counts as one request" in note for note in found.notes)
-
-
 # --- the best target --------------------------------------------------------------------------
 
 
@@ -83,28 +75,12 @@ def test_the_cheapest_that_keeps_is_the_best() -> None:
     assert best(rows, prices, models=told, limit_ns=5 * MS).target == "y", "the one that was asked for wins"
 
 
-def test_none_keeps_is_said() -> None:
-    found = report_of([done(cell(), latency_ns=11 * MS)], limit_ns=10 * MS)
-    assert (found.best[0].target, found.best[0].why) == ("", "none keeps to 10.0 ms")
-    assert found.none_keeps == 1
-
-
 def test_an_interval_or_a_band_across_the_limit_is_no_promise() -> None:
     ran = best([done(cell(verb="run"), latency_ns=9_950_000)], limit_ns=10 * MS)
     assert ran.target == ""
     assert "x may keep, though not to the end of its interval" in ran.why
     assert best([done(cell(), expected_ns=9_500_000)], limit_ns=10 * MS).target == ""
     assert best([done(cell(), expected_ns=9_000_000)], limit_ns=10 * MS).target == "x"
-
-
-def test_a_bound_alone_is_no_promise() -> None:
-    rows = [done(cell(target="x"), bound_ns=MS), done(cell(target="y"), expected_ns=5 * MS, bound_ns=4 * MS)]
-    found = best(rows, {"x": 0.1, "y": 9.0}, limit_ns=10 * MS)
-    assert found.target == "y"
-    assert "of x there is a bound alone, which promises nothing" in found.why
-    alone = best(rows[:1], limit_ns=10 * MS)
-    assert (alone.target, alone.cost_per_million) == ("", None)
-    assert alone.why.startswith("no target has a time of every size")
 
 
 def test_a_target_that_lacks_a_size_is_not_chosen() -> None:
@@ -145,29 +121,6 @@ def test_a_target_whose_memory_is_too_small_is_not_the_best() -> None:
     assert alone.requests_per_s is None
 
 
-def test_a_bound_without_a_datasheet_is_said_to_be_no_promise() -> None:
-    ran = cell(verb="run")
-    assert any("no promise" in note for note in report_of([done(ran, latency_ns=MS, bound_ns=9)]).notes)
-    with_one = done(ran, latency_ns=MS, bound_ns=9, joules=0.1)
-    assert not any("no promise" in note for note in report_of([with_one]).notes)
-
-
-def test_overlapping_bands_are_not_told_apart() -> None:
-    rows = [done(cell(target=name), expected_ns=ns) for name, ns in (("x", 1000), ("y", 1150), ("z", 1300))]
-    assert (best(rows).target, best(rows).alike) == ("x", ("y",))
-
-
-def test_each_precision_is_a_model_of_its_own() -> None:
-    rows = [done(cell(precision="fp32"), expected_ns=2 * MS), done(cell(precision="fp8"), expected_ns=MS)]
-    assert [(one.precision, one.latency_ns) for one in report_of(rows).best] == [("fp32", 2 * MS), ("fp8", MS)]
-
-
-def test_what_was_measured_is_told_beside_a_best_that_was_not() -> None:
-    rows = [done(cell(target="x"), expected_ns=MS), done(cell(target="y", verb="run"), latency_ns=2 * MS)]
-    assert (best(rows).target, best(rows).basis) == ("x", "expected")
-    assert best(rows).why == "fastest of those measured: y, 2.00 ms"
-
-
 # --- hours ------------------------------------------------------------------------------------
 
 BOTH = [
@@ -201,15 +154,6 @@ def test_whole_targets_are_needed_of_all_models_together() -> None:
     (target,) = found.targets
     assert (target.busy, target.needed, target.basis, target.models) == (near(2.1), 3, "expected", 3)
     assert found.requests_per_s == near(2100.0)
-
-
-def test_requests_go_to_the_target_that_serves() -> None:
-    rows = [done(cell(target="x"), expected_ns=MS), done(cell(target="y"), expected_ns=2 * MS)]
-    told = AskedModel(name="a", requests_per_s=500.0)
-    assert report_of(rows, models=[told]).best[0].served_by == "x"
-    served = report_of(rows, models=[msgspec.structs.replace(told, served_by="y")])
-    assert (served.best[0].target, served.best[0].served_by) == ("x", "y")
-    assert served.hours_per_day == near(24.0)
 
 
 def test_requests_that_nothing_serves_are_told() -> None:
@@ -262,43 +206,6 @@ def test_wins_are_summed_over_the_fleet_by_hours_a_day() -> None:
     assert (len(cut.wins), cut.wins_left_out) == (1, 2)
 
 
-def test_nothing_measured_is_no_verdict() -> None:
-    rows = [
-        done(cell("a"), expected_ns=5 * MS, kernels=(
-            kernel("Conv", bound_ns=MS, expected_ns=3 * MS), kernel("Gather", bound_ns=MS, expected_ns=MS),
-        )),
-        done(cell("b"), expected_ns=5 * MS, kernels=(kernel("MatMul", bound_ns=MS, expected_ns=2 * MS),)),
-    ]  # fmt: skip
-    found = report_of(rows)
-    assert found.wins == ()
-    assert "no verdict is possible" in found.no_wins
-    assert [(one.pattern, one.above_ns) for one in found.above] == [("Conv", 2 * MS), ("MatMul", MS)]
-    asked_for = report_of(rows, models=[AskedModel(name="b", requests_per_s=100.0)])
-    assert asked_for.above[0].pattern == "MatMul"
-    assert asked_for.above[0].above_hours == near(2.4)
-    measured = done(cell("c", verb="run"), latency_ns=MS, kernels=(kernel("Conv", measured_ns=MS),))
-    ran = report_of([*rows, measured])
-    assert (ran.wins, ran.above) == ((), ())
-    assert "no layer that was measured" in ran.no_wins
-
-
-def test_kernels_of_several_models_have_their_efficiency_by_target() -> None:
-    rows = [
-        done(cell(name, target), kernels=(kernel("Conv", bound_ns=MS, **times), kernel(name)))
-        for name in ("a", "b")
-        for target, times in (("x", {"expected_ns": 2 * MS}), ("y", {"measured_ns": 4 * MS}))
-    ]
-    # What a row does not keep is no pattern.
-    rest = kernel(fleet_table.REST, bound_ns=MS, expected_ns=9 * MS)
-    rows = [msgspec.structs.replace(row, kernels=(*row.kernels, rest)) for row in rows]
-    report = report_of(rows)
-    (found,) = report.patterns
-    assert (found.pattern, found.models, found.cells) == ("Conv", 2, 4)
-    assert [(one.target, one.basis, one.of_bound, one.cells) for one in found.targets] == [
-        ("x", "expected", 0.5, 2), ("y", "measured", 0.25, 2),
-    ]  # fmt: skip
-
-
 # --- failures, doubts, what is left out -------------------------------------------------------
 
 
@@ -327,27 +234,6 @@ def test_doubts_come_first_and_count() -> None:
         assert any(words in doubt for doubt in doubts), words
 
 
-def test_doubts_that_differ_in_numbers_alone_are_one() -> None:
-    rows = [
-        done(cell(name), expected_ns=MS, doubts=f"a weak figure; {at}.5 % are priced") for at, name in enumerate("abc")
-    ]
-    assert report_of(rows).doubts == ("3 cells: such as: 0.5 % are priced", "3 cells: a weak figure")
-
-
-def test_sizes_stand_in_their_order() -> None:
-    rows = [done(cell(batch=None, sizes={"seq": at}), expected_ns=MS) for at in (1024, 16, 128)]
-    assert [one.size for one in report_of(rows).answers] == ["seq=16", "seq=128", "seq=1024"]
-
-
-def test_answers_are_cut_by_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summary, "ANSWERS", 7)
-    found = made_up(4, 1, ran=False)
-    assert (len(found.answers), found.answers_left_out) == (4, 12)
-    assert {one.model for one in found.answers} == {"model_0000"}
-    assert any("12 of 16 answers are left out" in note for note in found.notes)
-    assert len(found.best) == 4, "sums are of all"
-
-
 # --- laws -------------------------------------------------------------------------------------
 
 
@@ -369,26 +255,6 @@ def test_sums_close_and_the_order_of_rows_does_not_matter(seed: int, monkeypatch
     assert msgspec.json.encode(again) == in_order
     monkeypatch.setattr(fleet_table, "SLICE", 7)
     assert msgspec.json.encode(report_of(rows, {"t4": 0.4, "l4": 1.0}, told)) == in_order
-
-
-def test_a_row_that_comes_twice_counts_once() -> None:
-    row = done(cell("a", verb="run"), latency_ns=10 * MS, started="2", ledger=(loss("ideal", 10 * MS),),
-               kernels=(kernel("Conv", **won(MS)),))  # fmt: skip
-    before = msgspec.structs.replace(row, started="1", kernels=(kernel("Conv", **won(9 * MS)),) * 3)
-    questions = [cell("a", verb="run"), cell("b", verb="run")]
-    stranger = done(cell("c", verb="run"), latency_ns=MS, kernels=(kernel("Conv", **won(MS)),))
-    pieces = [fleet_table.table_of(rows) for rows in ([before, row], [row, stranger, row])]
-    told = [AskedModel(name="a", requests_per_s=100.0)]
-    found = summary.summarised(asked(questions, models=told), questions, fleet_table.table_of([row]), pieces)
-    assert [(one.win_ns, one.cells) for one in found.wins] == [(MS, 1)]
-    assert [row.hours_per_day for row in found.ledger] == [near(24.0)]
-
-
-def test_a_fleet_without_any_answer_has_a_report() -> None:
-    found = report_of([], cells=[cell()])
-    assert (found.cells, found.done, found.answers) == (1, 0, ())
-    assert "1 of 1 cells have no answer yet" in found.doubts[0]
-    assert found.best[0].why.startswith("no target has a time")
 
 
 # --- the folder -------------------------------------------------------------------------------
@@ -414,14 +280,6 @@ def test_a_folder_is_reported_and_narrowed(folder: Path) -> None:
     assert summary.report(str(folder), summary.Narrowed(tags=("vision",))).models == 1
 
 
-def test_a_run_with_a_page_is_linked(folder: Path) -> None:
-    ran = next(row for row in fleets.rows(3, 2, fails=0) if row.run)
-    (folder / ran.run).mkdir(parents=True)
-    (folder / ran.run / "report.html").write_text("a page")
-    pages = {one.key: one.page for one in summary.report(str(folder)).answers if one.page}
-    assert pages == {ran.key: f"{ran.run}/report.html"}
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -433,13 +291,3 @@ def test_a_run_with_a_page_is_linked(folder: Path) -> None:
 def test_what_there_is_not_is_refused(folder: Path, given: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         summary.report(str(folder), summary.Narrowed(**given))
-
-
-def test_no_fleet_is_told(tmp_path: Path) -> None:
-    with pytest.raises(MissingError):
-        summary.report(str(tmp_path))
-
-
-def test_a_report_is_a_document(folder: Path) -> None:
-    found = summary.report(str(folder))
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Fleet) == found

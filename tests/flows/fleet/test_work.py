@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import onnx
 import pytest
-from onnx import TensorProto
-from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
 from tests.fakes.fleets import digest
 from tests.fakes.in_process import quick
@@ -20,10 +17,9 @@ from tests.fakes.seeming_gpu import H100, seem
 from trtprof.base.records import FleetCell, FleetRow, FleetVerb, PluginCandidate
 from trtprof.base.run_folder import RunFolder
 from trtprof.flows import predict as flow
-from trtprof.flows.fleet.cells import key_by
 from trtprof.flows.fleet.execute import Task
 from trtprof.flows.fleet.measured import elsewhere, kernels
-from trtprof.flows.fleet.work import LOG_BYTES, RUN, answer
+from trtprof.flows.fleet.work import RUN, answer
 from trtprof.flows.predict.on_gpus import Settings
 from trtprof.hardware import gpus
 from trtprof.source.request import ModelRequest
@@ -96,19 +92,6 @@ def test_the_ledger_of_a_prediction_adds_up_to_what_is_expected(model: str, prec
         assert "no forecast: " in row.doubts
 
 
-def test_layers_that_are_alike_are_one_kernel(tmp_path: Path) -> None:
-    (row,) = answer(task(cell("resnet_tiny")), tmp_path)
-    assert len({(kernel.pattern, kernel.dtype, kernel.shapes) for kernel in row.kernels}) == len(row.kernels)
-    assert sum(kernel.count for kernel in row.kernels) == row.layers > len(row.kernels)
-
-
-def test_the_same_task_gives_the_same_rows_wherever_the_model_lies(tmp_path: Path) -> None:
-    copy = tmp_path / "elsewhere.onnx"
-    copy.write_bytes((SAMPLES / "resnet_tiny.onnx").read_bytes())
-    first, second = (answer(task(cell()), tmp_path, model)[0] for model in (None, copy))
-    assert lasting(first) == lasting(second)
-
-
 def test_a_model_that_cannot_be_read_fails_every_cell_with_the_words_of_its_error(tmp_path: Path) -> None:
     broken = tmp_path / "copied.onnx"
     broken.write_bytes(b"no model")
@@ -139,68 +122,6 @@ def test_a_gpu_that_fails_does_not_fail_the_others(tmp_path: Path, monkeypatch: 
     assert rows[2].stage == "datasheet"
     assert "rtx-9999" in rows[2].error
     assert lasting(rows[0]) == lasting(answer(task(cell(target="l4")), tmp_path)[0])
-
-
-def own(folder: Path, bandwidth: int) -> str:
-    """A datasheet of a file, called as one that ships and with another bandwidth."""
-    sheet = (Path(gpus.__file__).with_name("specs") / "l4.toml").read_text()
-    folder.mkdir(exist_ok=True)
-    (folder / "l4.toml").write_text(sheet.replace("value = 300", f"value = {bandwidth}", 1))
-    return str(folder / "l4.toml")
-
-
-def addressed(given: FleetCell) -> FleetCell:
-    return msgspec.structs.replace(given, key=key_by(given, gpus.find(given.gpu)))
-
-
-def test_datasheets_of_one_slug_that_say_other_things_have_answers_of_their_own(tmp_path: Path) -> None:
-    cold = {"cold": "true"}
-    slow = addressed(cell(target="slow", gpu=own(tmp_path / "slow", 100), options=cold))
-    cells = (cell(target="l4", options=cold), slow, cell(target="rtx-4090", options=cold))
-    rows = answer(task(*cells), tmp_path)
-    assert [row.status for row in rows] == ["done"] * 3
-    for row, asked in zip(rows, cells, strict=True):
-        assert lasting(row) == lasting(answer(task(asked), tmp_path)[0])
-    assert (rows[1].bound_ns or 0) > (rows[0].bound_ns or 0)
-
-
-def test_a_datasheet_that_changed_since_it_was_planned_has_no_answer(tmp_path: Path) -> None:
-    asked = addressed(cell(target="own", gpu=own(tmp_path, 250)))
-    before = gpus.find(asked.gpu)
-    own(tmp_path, 299)
-    (row,) = answer(task(asked), tmp_path)
-    assert (row.status, row.stage, row.key) == ("failed", "datasheet", asked.key)
-    assert "is not what it was when the fleet was planned" in row.error
-    Path(asked.gpu).unlink()
-    (row,) = answer(task(asked, datasheets={asked.gpu: before}), tmp_path)
-    assert row.status == "done", "it need not be where it is answered"
-
-
-def test_numbers_that_no_table_holds_are_a_failure_of_their_cell(tmp_path: Path) -> None:
-    from trtprof.base.fleet_table import rows_of, table_of
-
-    path = tmp_path / "wide.onnx"
-    graph = make_graph(
-        [make_node("MatMul", ["x", "w"], ["y"])], "g",
-        [make_tensor_value_info("x", TensorProto.FLOAT, ["n", "m"]),
-         make_tensor_value_info("w", TensorProto.FLOAT, ["m", "n"])],
-        [make_tensor_value_info("y", TensorProto.FLOAT, ["n", "n"])],
-    )  # fmt: skip
-    onnx.save(make_model(graph, opset_imports=[make_opsetid("", 17)], ir_version=8), path)
-    most = 2**24
-    (row,) = answer(task(cell(path=str(path), sizes={"n": most, "m": most})), tmp_path)
-    assert (row.status, row.error) == ("failed", "its work is too large to be kept")
-    assert rows_of(table_of([row])) == [row]
-
-
-def test_the_log_keeps_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def predict(*_: Any) -> Any:
-        raise RuntimeError("ä" * LOG_BYTES + "the end")
-
-    monkeypatch.setattr(flow, "predict", predict)
-    (row,) = answer(task(cell()), tmp_path)
-    assert len(row.log.encode()) <= LOG_BYTES
-    assert row.log.rstrip().endswith("the end")
 
 
 SHORT = {"duration": "0.05", "warmup": "10", "profile-iterations": "3", "threads": "1"}
@@ -270,15 +191,6 @@ def test_the_win_of_a_kernel_is_that_of_its_candidates_and_there_is_none_without
     assert (kernel.verdict, kernel.win_ns, kernel.win_low_ns) == ("not decided", None, None)
 
 
-def test_a_run_that_fails_says_its_stage(tmp_path: Path) -> None:
-    (row,) = answer(task(cell("resnet_tiny", "here", "run", options={"backend": "tensorrt"})), tmp_path)
-    assert row.status == "failed"
-    assert row.error.startswith("backend 'tensorrt' cannot run here")
-    (row,) = answer(task(cell("resnet_tiny", "here", "run", shapes="nothing:1x2")), tmp_path / "other")
-    assert (row.status, row.stage) == ("failed", "source")
-    assert "nothing" in row.error
-
-
 @pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="tensorrt_rtx is not installed")
 def test_a_build_tells_what_the_engine_is_and_no_time(tmp_path: Path) -> None:
     (row,) = answer(task(cell("resnet_tiny", "here", "build", options={"backend": "tensorrt-rtx"})), tmp_path)
@@ -286,10 +198,3 @@ def test_a_build_tells_what_the_engine_is_and_no_time(tmp_path: Path) -> None:
     assert row.layers > 5
     assert row.flops
     assert row.bytes
-
-
-def test_a_build_without_a_library_is_told_so(tmp_path: Path) -> None:
-    (row,) = answer(task(cell("resnet_tiny", "here", "build", options={"backend": "tensorrt"})), tmp_path)
-    assert (row.status, row.latency_ns, row.bound_ns) == ("failed", None, None)
-    assert row.error == "TensorRT is not installed"
-    assert row.stage == "engine"

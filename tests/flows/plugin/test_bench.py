@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from tests.fakes.support import ROOT
 from tests.fakes.trying import gained
 from trtprof.analysis.plan import price_plan
 from trtprof.base import run_folder
-from trtprof.base.errors import BuildError, CaptureError, MissingError, TrtprofError
+from trtprof.base.errors import BuildError, MissingError, TrtprofError
 from trtprof.base.records import (
     SCHEMA_VERSION,
     ClockSummary,
@@ -49,7 +48,7 @@ from trtprof.flows.plugin import bench as flow
 from trtprof.flows.plugin.bench import WITH, WITHOUT, BenchOptions, Needed, bench, needed, rival_of
 from trtprof.hardware import gpus, nvml
 from trtprof.plugin import alone_worker, sizes
-from trtprof.plugin.alone import Alone, AloneRequest, Rival
+from trtprof.plugin.alone import Alone, AloneRequest
 from trtprof.plugin.folder import OfRun
 from trtprof.runtime import cublas
 from trtprof.source.load import LoadedModel
@@ -189,16 +188,6 @@ def test_share_of_the_bandwidth_and_score_are_those_of_their_formulas(on_gpu: Be
     assert found.score == pytest.approx(1 / (1 + (1000 - light) / (2000 - light)))
 
 
-def test_what_is_written_beyond_the_cache_counts_in_the_speed_of_light() -> None:
-    spec, _ = nvml.spec_of(RTX_4090)
-    ceilings = msgspec.structs.replace(gpus.ceilings(spec), cache_bytes=1000)
-    ns = (10_000_010 - 1000) / ceilings.best.dram_bytes_per_s * 1e9
-    assert Needed(10, 10_000_000).light_ns(ceilings) == pytest.approx(ns)
-    assert Needed(10_000_000, 10).light_ns(ceilings) == pytest.approx(ns, rel=1e-3)
-    heavy = msgspec.structs.replace(work(), tensor_flops=10**12)
-    assert Needed(10, 10, heavy).light_ns(ceilings) > 1e6
-
-
 def test_what_a_kernel_must_do_is_what_its_own_operands_are(tmp_path: Path) -> None:
     given = written(tmp_path)
     read, own = 4 * (ROWS * DEPTH + DEPTH), 4 * ROWS
@@ -227,14 +216,6 @@ def test_a_plugin_that_wins_alone_and_loses_in_the_engine_is_slower(on_gpu: Benc
     assert found.why.endswith("what it cuts costs more than it wins")
 
 
-def test_a_plugin_that_loses_alone_and_in_the_engine_is_slower(on_gpu: Bench) -> None:
-    found = on_gpu.run(gain=0.8, rival_ns=500.0)
-    assert found.verdict == "slower"
-    assert "though" not in found.why
-    assert "alone it is 0.5 times as fast" in found.why
-    assert found.score == pytest.approx(0.33, abs=0.01)
-
-
 def test_a_difference_that_chance_makes_is_inconclusive(on_gpu: Bench) -> None:
     found = on_gpu.run(gain=1.0)
     assert found.verdict == "inconclusive"
@@ -257,18 +238,6 @@ def test_a_wrong_kernel_is_incorrect_however_fast_and_no_engine_is_built(
     assert found.tactic == 0
     assert [check.ok for check in found.checks] == [True, False]
     assert on_gpu.built == []
-
-
-def test_a_kernel_that_is_wrong_in_one_of_its_processes_is_incorrect(on_gpu: Bench) -> None:
-    def spoils(request: AloneRequest, gpu: SeemingDevice) -> None:
-        if request.tactic and request.first:  # the second one: it has no checks but the last
-            through = gpu.read
-            gpu.read = lambda address, nbytes: bytes(nbytes) if gpu.launched else through(address, nbytes)  # type: ignore[method-assign]
-
-    found = on_gpu.run(spoils=spoils)
-    assert found.verdict == "incorrect"
-    assert [check.ok for check in found.checks] == [True, False]
-    assert (found.alone, found.tactic) == (None, 0)
 
 
 def test_an_engine_that_makes_other_outputs_is_incorrect(on_gpu: Bench) -> None:
@@ -299,13 +268,6 @@ def test_a_clock_that_moved_by_more_than_what_is_won_leaves_it_open(on_gpu: Benc
     assert "the clock was held down by power cap (40.0 % of the time)" in found.doubts
     assert not any("idle" in doubt for doubt in found.doubts)
     assert on_gpu.run(gain=1.5, clock=moved).verdict == "faster"
-
-
-def test_other_processes_and_silent_clocks_are_doubts(on_gpu: Bench) -> None:
-    found = on_gpu.run(others=2, clock=ClockSummary(samples=0, duration_ns=0))
-    assert "2 other processes computed on the GPU" in found.doubts
-    assert "the driver does not tell the clock" in found.doubts
-    assert found.clocks_mhz == ()
 
 
 # --- engines ---------------------------------------------------------------------------------
@@ -342,28 +304,6 @@ def test_a_model_without_the_function_gets_its_nodes_back(on_gpu: Bench, tmp_pat
     assert found.verdict == "faster"
 
 
-def test_libraries_stand_in_for_the_python_module(on_gpu: Bench) -> None:
-    on_gpu.run(options=BenchOptions(plugins=("libgemv.so",)))
-    assert on_gpu.built[1][0].static_plugins == ("libgemv.so",)
-
-
-def test_an_engine_whose_layers_are_no_plugin_says_nothing_of_it(on_gpu: Bench) -> None:
-    found = on_gpu.run(plan=PLAN)
-    assert found.verdict == "inconclusive"
-    assert "TensorRT 10.16.1 took the function of the node" in found.why
-    assert "--no-function" in found.why
-    assert on_gpu.sides == []
-
-
-def test_a_plugin_that_the_model_had_before_is_not_taken_for_this_one(on_gpu: Bench) -> None:
-    other = PLAN.replace("LayerType: kgen", "LayerType: PluginV2", 1)
-    assert other != PLAN
-    found = on_gpu.run(before=other, plan=other)
-    assert found.verdict == "inconclusive"
-    assert "took the function of the node" in found.why
-    assert on_gpu.sides == []
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -379,16 +319,6 @@ def test_without_an_engine_there_is_no_verdict_whatever_the_kernel_does_alone(
     assert f"the engine was not measured: {error.what}: {error.why}; alone it is 2 times as fast" in found.why
     assert found.kernel_gain is not None
     assert found.engine is None
-
-
-@pytest.mark.parametrize("kind", [CaptureError, MissingError])
-def test_engines_that_do_not_take_their_turns_leave_what_is_known_of_the_kernel(
-    kind: type[TrtprofError], on_gpu: Bench
-) -> None:
-    found = on_gpu.run(gain=kind("the engine with it died", why="SIGSEGV", fix=""))
-    assert found.verdict == "inconclusive"
-    assert "the engine with it died: SIGSEGV" in found.why
-    assert found.alone is not None
 
 
 # --- what is not here ------------------------------------------------------------------------
@@ -415,11 +345,6 @@ def test_a_driver_that_is_too_old_leaves_no_record(on_gpu: Bench, tmp_path: Path
     assert not (tmp_path / "plugin" / run_folder.BENCH).exists()
 
 
-def test_a_folder_that_is_none_is_said_before_a_gpu_is_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="is no folder of trtprof plugin"):
-        bench(tmp_path)
-
-
 def test_a_kernel_that_is_no_product_has_the_time_of_the_run_as_its_rival(on_gpu: Bench) -> None:
     plain = msgspec.structs.replace(work(), core=None)
     run = OfRun(folder="gone", created="then", kernels_ns=3000, kernels=("old_kernel",), gpu=ADA.name)
@@ -438,45 +363,25 @@ def test_a_kernel_that_is_no_product_has_the_time_of_the_run_as_its_rival(on_gpu
     assert any("the brief is of a run on NVIDIA L4" in doubt for doubt in found.doubts)
 
 
-def test_a_kernel_whose_main_op_is_no_product_has_no_library_as_its_rival(tmp_path: Path) -> None:
-    given = written(tmp_path)
-    assert rival_of(given) == Rival(dtype="fp32", batch=1, m=ROWS, n=1, k=DEPTH)
-    assert rival_of(msgspec.structs.replace(given, main="Softmax")) is None
-    assert rival_of(msgspec.structs.replace(given, work=None)) is None
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "products"),
-    [
+def test_a_library_gets_products_as_few_large_ones(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for left, right, products in (
         ((600, 200, 8, 1, 64), (600, 1, 8, 64, 1), (4800, 200, 1, 64)),
         ((16, 3, 8), (8, 5), (1, 48, 5, 8)),
         ((3, 8), (16, 8, 5), (1, 3, 80, 8)),
         ((16, 3, 8), (16, 8, 5), (16, 3, 5, 8)),
         ((8,), (4, 8, 5), (1, 1, 20, 8)),
         ((4, 3, 8), (8,), (1, 12, 1, 8)),
-    ],
-)
-def test_a_library_gets_products_as_few_large_ones(
-    left: tuple[int, ...], right: tuple[int, ...], products: tuple[int, int, int, int], tmp_path: Path
-) -> None:
-    given = written(tmp_path)
-    a, x = given.inputs
-    shaped = dataclasses.replace(a, dims=left), dataclasses.replace(x, dims=right)
-    found = rival_of(msgspec.structs.replace(given, inputs=shaped))
-    assert found is not None
-    assert (found.batch, found.m, found.n, found.k) == products
-    # As much as numpy does.
-    shape = np.matmul(np.zeros(left), np.zeros(right)).shape
-    assert math.prod(shape) == math.prod(products[:3])
-
-
-def test_more_than_what_was_measured_is_a_doubt_and_no_share(on_gpu: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = msgspec.structs.replace(gpus.ceilings(nvml.spec_of(RTX_4090)[0]))
-    slow = msgspec.structs.replace(slow, attainable=msgspec.structs.replace(slow.attainable, dram_bytes_per_s=1e9))
-    monkeypatch.setattr(flow, "ceilings_here", lambda *_: slow)
-    found = on_gpu.run()
-    assert found.bandwidth == 1.0
-    assert any(doubt.startswith("it moves") for doubt in found.doubts)
+    ):
+        with subtests.test(f"{left}"):
+            given = written(tmp_path)
+            a, x = given.inputs
+            shaped = dataclasses.replace(a, dims=left), dataclasses.replace(x, dims=right)
+            found = rival_of(msgspec.structs.replace(given, inputs=shaped))
+            assert found is not None
+            assert (found.batch, found.m, found.n, found.k) == products
+            # As much as numpy does.
+            shape = np.matmul(np.zeros(left), np.zeros(right)).shape
+            assert math.prod(shape) == math.prod(products[:3])
 
 
 # --- the record ------------------------------------------------------------------------------
@@ -497,21 +402,3 @@ def test_it_is_kept_beside_the_run_that_the_brief_is_of(on_gpu: Bench, tmp_path:
     run.write(run_folder.BENCH, PluginBenches(schema_version=SCHEMA_VERSION, benches=(other,)))
     third = on_gpu.run(run=of_run)
     assert run.read(run_folder.BENCH, PluginBenches).benches == (other, third)
-
-
-def test_it_is_not_kept_beside_another_run_of_that_name(on_gpu: Bench, tmp_path: Path) -> None:
-    run = RunFolder(tmp_path / "gemv-1")
-    run.path.mkdir()
-    request = Request(schema_version=SCHEMA_VERSION, created="later", version="", model="", sha256="", options={})
-    run.write(run_folder.REQUEST, request)
-    on_gpu.run(run=OfRun(folder="gemv-1", created="then"))
-    assert not run.has(run_folder.BENCH)
-    on_gpu.run(run=OfRun(folder="gemv-1", created="then"), options=BenchOptions(run=str(run.path)))
-    assert run.has(run_folder.BENCH)
-
-
-def test_the_record_names_no_place_of_the_machine(on_gpu: Bench, tmp_path: Path) -> None:
-    on_gpu.run()
-    text = (tmp_path / "plugin" / run_folder.BENCH).read_text()
-    assert str(tmp_path) not in text
-    assert json.loads(text)["schema_version"] == SCHEMA_VERSION

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from tests.fakes.in_process import quick
 from tests.fakes.plugin_models import written
@@ -18,10 +17,7 @@ from trtprof.flows.inspect import inspect
 from trtprof.flows.options import RunOptions
 from trtprof.flows.plugin import inserted
 from trtprof.flows.plugin.inserted import check_inserted, model_of
-from trtprof.flows.predict import predict
-from trtprof.flows.predict.on_gpus import Settings
 from trtprof.flows.run import execute
-from trtprof.hardware import gpus
 from trtprof.plugin.insert import insert
 from trtprof.plugin.select import alike, choices
 from trtprof.source.load import LoadedModel, load_model, source_of
@@ -80,27 +76,6 @@ def test_another_function_is_found_out(original: Path, tmp_path: Path, monkeypat
     assert ran.reason.startswith("with inputs random, seed 0: output 'y' is off by ")
 
 
-def test_a_model_that_does_not_run_is_a_failure(
-    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = tmp_path / "with.onnx"
-    put(original, made, function=False)
-    monkeypatch.setattr(tensorrt, "build", lambda *_, **__: None)
-    ran, _ = check_inserted(*sources(original), made)
-    assert ran.verdict == "failed"
-    assert "trtprof" in ran.reason
-
-
-def test_without_functions_nothing_is_run(original: Path, tmp_path: Path) -> None:
-    made = tmp_path / "with.onnx"
-    put(original, made, function=False)
-    steps = check_inserted(*sources(original), made, function=False)
-    assert [(step.verdict, step.reason) for step in steps] == [
-        ("not here", "the file has no functions, and ONNX Runtime knows no plugin"),
-        ("not here", "the file has no functions, and TensorRT-RTX knows no plugin"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("errors", "verdict", "reason"),
     [
@@ -130,34 +105,6 @@ def test_what_a_build_says(
     assert built[0] == other.resolve()
 
 
-# --- which model ---------------------------------------------------------------------------------
-
-
-def test_functions_of_a_file_stay_where_the_nodes_are_its_own(tmp_path: Path) -> None:
-    own = helper.make_function("own", "F", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["t"], name="in"),
-                               helper.make_node("Tanh", ["t"], ["y"])], [helper.make_opsetid("", 17)])  # fmt: skip
-    graph = helper.make_graph(
-        [helper.make_node("F", ["a"], ["b"], domain="own"), helper.make_node("Relu", ["b"], ["c"], name="relu"),
-         helper.make_node("Exp", ["c"], ["e"]), helper.make_node("Exp", ["e"], ["d"])],
-        "g", [helper.make_tensor_value_info("a", TensorProto.FLOAT, [4])],
-        [helper.make_tensor_value_info("d", TensorProto.FLOAT, [4])],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
-    path = tmp_path / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=opsets, functions=[own], ir_version=8), path)
-    loaded = load_model(path)
-    inner, first, last = (node.name for node in loaded.proto.graph.node if node.op_type in ("Tanh", "Exp"))
-    assert first == "Exp_3"  # what the second one is called where the function is one node
-    assert [function.name for function in model_of(loaded, ["relu"]).proto.functions] == ["F"]
-    # Here names of the file are those of other nodes, or of none.
-    for name in (inner, first, last):
-        flat = model_of(loaded, ["relu", name])
-        assert not flat.proto.functions
-        assert list(flat.node(flat.named(name)).output) == list(
-            next(node for node in loaded.proto.graph.node if node.name == name).output
-        )
-
-
 # --- the other verbs -----------------------------------------------------------------------------
 
 
@@ -179,18 +126,6 @@ def test_inspect_prices_a_custom_node_by_its_function_as_one_kernel(original: Pa
 
 def _softmax(inspection: Inspection) -> int:
     return next(op.work.bytes for op in inspection.ops if op.op_type == "Softmax")
-
-
-def test_predict_has_one_layer_for_a_custom_node(original: Path, tmp_path: Path) -> None:
-    put(original, tmp_path / "with.onnx")
-    levels: tuple[Literal["groups", "nodes"], ...] = ("groups", "nodes")
-    for level in levels:
-        found = predict(
-            ModelRequest.of(tmp_path / "with.onnx", ["a:4x16"]), [gpus.find("rtx-4090")], Settings(level=level)
-        )
-        layers = {layer.name: layer for layer in found.gpus[0].layers}
-        assert layers["p"].nodes == ("p/Exp_0", "p/MatMul_1", "p/Add_2", "p/Relu_3")
-        assert layers["p"].rule == "plugin"
 
 
 def test_a_run_leads_all_back_to_the_custom_node(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import onnx
 import onnx.parser
@@ -18,14 +16,12 @@ import pytest
 from tests.fakes.compiler import needs_nvrtc
 from tests.fakes.in_process import quick
 from trtprof.base.errors import MissingError, UsageError
-from trtprof.base.records import CheckStep, Plugin, PluginCheck
 from trtprof.flows.options import RunOptions
 from trtprof.flows.plugin import NotCompiledError, make
 from trtprof.flows.plugin.options import PluginOptions
 from trtprof.flows.run import execute
 from trtprof.hardware.store import default_cache_dir
 from trtprof.plugin import folder as folders
-from trtprof.plugin.build import build
 from trtprof.plugin.trust import other_code
 from trtprof.runtime import nvrtc
 from trtprof.source.request import ModelRequest
@@ -83,14 +79,6 @@ def test_a_layer_becomes_a_plugin_with_all_its_checks(thin: Path, tmp_path: Path
         np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
 
 
-def test_its_files_name_no_place_of_this_machine(thin: Path, tmp_path: Path) -> None:
-    out = tmp_path / "plugin"
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write", "insert")))
-    for path in out.rglob("*"):
-        if path.is_file():
-            assert str(tmp_path).encode() not in path.read_bytes(), path
-
-
 def test_what_lies_in_a_folder_can_be_checked_again_and_a_fault_is_found(thin: Path, tmp_path: Path) -> None:
     out = tmp_path / "plugin"
     make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
@@ -115,42 +103,6 @@ def test_what_lies_in_a_folder_can_be_checked_again_and_a_fault_is_found(thin: P
     (out / "brief.json").write_text("{")
     with pytest.raises(UsageError, match=r"brief\.json cannot be read"):
         make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
-
-
-def test_what_is_stopped_while_it_is_checked_can_be_checked_later(
-    thin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stopped(*_: object, **__: object) -> Any:
-        raise KeyboardInterrupt
-
-    out = tmp_path / "plugin"
-    with monkeypatch.context() as during:
-        during.setattr("trtprof.plugin.numerics.check", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            make(asked(thin, "first", folder=str(out)))
-    again = make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
-    assert again.check is not None
-    assert again.inserted is not None
-
-
-def test_of_a_plugin_that_is_replaced_nothing_is_left(thin: Path, tmp_path: Path) -> None:
-    out = tmp_path / "plugin"
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
-    (out / "python" / "mine.txt").write_text("mine")
-    new = make(asked(thin, "behind", folder=str(out), steps=("brief", "write"), alone=True, force=True))
-    there = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
-    assert there == {*new.files, "python/mine.txt"}
-
-
-def test_what_a_link_leads_to_is_not_taken_out(thin: Path, tmp_path: Path) -> None:
-    out, elsewhere = tmp_path / "plugin", tmp_path / "elsewhere"
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
-    (out / "python").rename(elsewhere)
-    (out / "python").symlink_to(elsewhere)
-    before = {path.name for path in elsewhere.iterdir()}
-    with pytest.raises(UsageError, match="is a folder"):  # a link to one is no code that trtprof wrote
-        make(asked(thin, "behind", folder=str(out), steps=("brief", "write"), alone=True, force=True))
-    assert {path.name for path in elsewhere.iterdir()} > before
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -179,79 +131,6 @@ def test_what_fails_before_it_is_whole_leaves_the_plugin_that_was_there(
     assert contents(out) == before
     folders.load(out)
     assert {path.name for path in out.iterdir()} - {".trtprof-new"} == {name.split("/")[0] for name in before}
-
-
-@pytest.mark.parametrize("moves", [0, 1, 7, -1])
-def test_what_is_killed_while_it_is_replaced_is_finished_by_the_next_that_reads_it(
-    thin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
-) -> None:
-    out, other = tmp_path / "plugin", tmp_path / "other"
-    how = {"steps": ("brief", "write", "insert"), "alone": True, "force": True}
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write", "insert")))
-    new = make(asked(thin, "behind", folder=str(other), **how))
-    whole, left = contents(other), len(new.files) - 1 if moves < 0 else moves
-
-    def killed(path: Path, place: Path) -> None:
-        nonlocal left
-        if not left:
-            raise KeyboardInterrupt
-        left -= 1
-        path.replace(place)
-
-    monkeypatch.setattr("trtprof.plugin.folder._replace", killed)
-    with pytest.raises(KeyboardInterrupt):
-        make(asked(thin, "behind", folder=str(out), **how))
-    monkeypatch.undo()
-    assert contents(out) != whole
-    assert folders.load(out).name == new.name
-    assert contents(out) == whole
-
-
-def test_what_is_left_in_a_folder_by_others_goes_nowhere_else(thin: Path, tmp_path: Path) -> None:
-    out, elsewhere = tmp_path / "plugin", tmp_path / "mine.md"
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
-    elsewhere.write_text("mine")
-    (out / ".trtprof-new").mkdir()
-    for name in ("plugin.json", "brief.md"):
-        (out / ".trtprof-new" / name).write_bytes((out / name).read_bytes())
-    (out / "brief.md").unlink()
-    (out / "brief.md").symlink_to(elsewhere)
-    with pytest.raises(UsageError, match="links lead out of it"):
-        folders.load(out)
-    assert elsewhere.read_text() == "mine"
-
-
-def test_a_brief_of_another_layer_is_not_taken_for_that_of_the_plugin(thin: Path, tmp_path: Path) -> None:
-    out = tmp_path / "plugin"
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
-    make(asked(thin, "behind", folder=str(out), steps=("brief",), force=True))
-    with pytest.raises(UsageError, match=r"brief\.json is not of the plugin in the folder"):
-        make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
-
-
-def test_a_check_that_is_not_run_again_says_so(thin: Path, tmp_path: Path) -> None:
-    out = tmp_path / "plugin"
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write", "insert")))
-    kept = msgspec.json.decode((out / "brief.json").read_bytes(), type=Plugin)
-    checked = PluginCheck(steps=(CheckStep(name="onnxruntime", verdict="passed", cases=1),))
-    (out / "brief.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(kept, check=checked)))
-    for _ in range(2):
-        again = make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
-        assert again.check is not None
-        assert [one.reason for one in again.check.steps if one.name == "onnxruntime"] == [
-            "as it was when the model was written; not run again"
-        ]
-
-
-def test_what_is_too_large_to_be_executed_is_not_and_it_is_said(thin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trtprof.plugin.numerics.LARGEST", 1000)
-    found = make(asked(thin, "first", steps=("brief", "check")))
-    assert found.check is not None
-    steps = {step.name: step for step in found.check.steps}
-    assert (steps["numerics"].verdict, steps["traffic"].verdict) == ("passed", "not here")
-    assert found.check.traffic == ()
-    assert "too many to be executed; --shapes makes it less" in steps["traffic"].reason
-    assert "other dimensions alone were tried" in steps["numerics"].reason
 
 
 def test_text_that_is_newer_than_its_ptx_is_told(thin: Path, tmp_path: Path) -> None:
@@ -317,10 +196,6 @@ def test_steps_are_done_that_are_asked_for(thin: Path, tmp_path: Path) -> None:
     assert nothing.variants
 
 
-def test_the_node_alone_is_computed_where_that_is_asked_for(thin: Path) -> None:
-    assert make(asked(thin, "first", steps=("brief", "write"), alone=True)).brief.nodes == ("first",)
-
-
 def test_files_that_are_there_are_kept(thin: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thing").write_text("mine")
@@ -353,30 +228,6 @@ def test_a_layer_is_found_by_the_name_that_messages_give_it(tmp_path: Path) -> N
     for steps in (("brief",), ("brief", "write")):
         with pytest.raises(UsageError, match="Shape 's' launches nothing"):
             make(asked(path, "s", steps=steps))
-
-
-def test_names_that_are_none_are_refused(thin: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nosuch"):
-        make(asked(thin, "nosuch"))
-    with pytest.raises(MissingError, match="no folder of trtprof plugin"):
-        make(PluginOptions(folder=str(tmp_path), steps=("check",)))
-
-
-def test_the_document_is_read_back_as_it_was(thin: Path, tmp_path: Path) -> None:
-    out = tmp_path / "plugin"
-    found = make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
-    kept = msgspec.json.decode((out / "brief.json").read_bytes(), type=Plugin)
-    assert kept == msgspec.structs.replace(found, files=kept.files, folder=kept.folder)
-
-
-def test_a_variant_that_is_used_nowhere_makes_no_plugin(thin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def spilling(*given: Any) -> Any:
-        return tuple(replace(one, ptx={}) for one in build(*given))
-
-    monkeypatch.setattr("trtprof.flows.plugin.made.build", spilling)
-    found = make(asked(thin, "first", steps=("brief", "write")))
-    assert found.variants == ()
-    assert "each variant spills" in found.notes[0]
 
 
 def test_a_kernel_is_for_the_model_that_ran(thin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

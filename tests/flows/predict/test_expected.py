@@ -5,22 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.fakes.estimates import built, predicted
-from tests.fakes.support import SAMPLES
-from trtprof.base.errors import UsageError
-from trtprof.base.records import EXPECTED_BASES, WIDER_BASES, Ceilings, Expectation, GpuSpec, Prediction, Source, Work
-from trtprof.expected import expect
+from tests.fakes.estimates import predicted
+from trtprof.base.records import EXPECTED_BASES, WIDER_BASES, Ceilings, Expectation, GpuSpec, Prediction, Work
 from trtprof.flows.predict import on_gpus
 from trtprof.flows.predict.groups import Settings
 from trtprof.flows.predict.why import why
 from trtprof.hardware import gpus
-from trtprof.source.load import load_model, source_of
 
 FP16 = Settings(precision="fp16")
-
-
-def source_of_gemv() -> Source:
-    return source_of(load_model(SAMPLES / "gemv.onnx"), {}, None, feed=False)
 
 
 def twice_the_bound(
@@ -68,35 +60,11 @@ def forecasts(found: Prediction) -> None:
             assert (one.expected_ns or 0) <= (one.expected_p90_ns or 0)
 
 
-@pytest.mark.parametrize("model", ["gemv", "resnet_tiny", "transformer_block", "lstm", "qdq_cnn"])
-@pytest.mark.parametrize("precision", ["model", "fp32", "fp16", "fp8"])
-def test_the_sum_is_the_sum_of_the_layers(model: str, precision: str) -> None:
-    forecasts(predicted(model, "a100-sxm4-80gb", "rtx-4090", "t4", how=Settings(precision=precision)))
-
-
-def test_the_sum_of_an_engine_is_the_sum_of_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    forecasts(built("resnet_tiny", "rtx-4090", "t4"))
-    monkeypatch.setattr(on_gpus, "expect", twice_the_bound)
-    found = built("resnet_tiny", "rtx-4090")
-    forecasts(found)
-    assert found.gpus[0].expected_ns is not None
-
-
-def test_layers_that_run_again_count_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_gpus, "expect", twice_the_bound)
-    (gpu,) = predicted("resnet_tiny", "l4").gpus
-    thrice = on_gpus.forecast([(layer, 1, 3) for layer in gpu.layers])
-    assert thrice.expected_ns == 3 * (gpu.expected_ns or 0) > 0
-    assert thrice.expected_p90_ns == 3 * (gpu.expected_p90_ns or 0)
-
-
-def test_layers_of_one_kind_are_expected_alike() -> None:
-    (gpu,) = predicted("transformer_block", "a100-sxm4-80gb", how=FP16).gpus
-    layers = {layer.name: layer for layer in gpu.layers}
-    first, second = (layers[f"/layer{n}/attention/query/MatMul +1"] for n in (0, 1))
-    assert first.expected_ns == second.expected_ns is not None
-    (expectation,) = expect([first.work], gpus.find("a100-sxm4-80gb"), gpu.ceilings)
-    assert expectation.expected_ns == first.expected_ns
+def test_the_sum_is_the_sum_of_the_layers(subtests: pytest.Subtests) -> None:
+    for precision in ("model", "fp32", "fp16", "fp8"):
+        for model in ("gemv", "resnet_tiny", "transformer_block", "lstm", "qdq_cnn"):
+            with subtests.test(f"{model} {precision}"):
+                forecasts(predicted(model, "a100-sxm4-80gb", "rtx-4090", "t4", how=Settings(precision=precision)))
 
 
 @pytest.mark.parametrize(
@@ -114,11 +82,6 @@ def test_what_nobody_measured_is_refused_in_words(model: str, slug: str, precisi
     refused = next(layer for layer in gpu.layers if words in layer.expected_reason)
     assert (refused.expected_ns, refused.expected_p10_ns, refused.expected_p90_ns) == (None, None, None)
     assert refused.estimate is not None
-
-
-def test_a_gpu_that_was_not_measured_says_which_of_its_architecture_were() -> None:
-    (gpu,) = predicted("transformer_block", "jetson-agx-orin-64gb", how=FP16).gpus
-    assert any("Jetson AGX Orin 64 GB was not measured" in reason for reason in gpu.wider_layers)
 
 
 def test_the_fastest_is_by_the_expectation_where_each_has_one_for_the_same_layers(
@@ -151,37 +114,6 @@ def test_the_fastest_is_by_the_expectation_where_each_has_one_for_the_same_layer
     monkeypatch.setattr(on_gpus, "expect", not_there)
     found = predicted("resnet_tiny", "rtx-4090", "t4")
     assert (found.fastest, found.fastest_by) == ("rtx-4090", "bound")
-
-
-def test_the_bound_of_what_is_refused_counts_where_gpus_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it does in the rate that stands beside them; what needs least energy is told by the same."""
-    monkeypatch.setattr(on_gpus, "expect", twice_the_bound)
-    found = predicted("resnet_tiny", "rtx-4090", "t4")
-    assert found.fastest_by == "expectation"
-    for key, best in (("forecast_ns", found.fastest), ("expected_joules", found.most_efficient)):
-        assert best == min(found.gpus, key=lambda gpu, key=key: getattr(gpu, key)).gpu  # type: ignore[misc]
-    first, second = found.gpus
-    # The second is faster where libraries were measured, and slower in all.
-    first = msgspec.structs.replace(first, expected_ns=1000, refused_ns=100)
-    second = msgspec.structs.replace(second, expected_ns=900, refused_ns=800, expected_joules=1e9)
-    again = on_gpus.prediction(source_of_gemv(), "groups", Settings(), 1, (first, second), (), ())
-    assert (again.fastest, again.most_efficient, again.fastest_by) == ("rtx-4090", "rtx-4090", "expectation")
-
-
-def test_nothing_is_expected_below_the_bound_and_what_was_is_said() -> None:
-    (gpu,) = predicted("transformer_block", "l40s", how=FP16).gpus
-    layer = next(one for one in gpu.layers if one.estimate is not None)
-    assert layer.estimate is not None
-    bound = layer.estimate.attainable_ns
-    low = msgspec.structs.replace(
-        layer, expected_ns=bound - 2, expected_p10_ns=bound - 5, expected_p90_ns=bound - 1, expected_reason=""
-    )
-    held = on_gpus.held_to_bound(low)
-    assert (held.expected_p10_ns, held.expected_ns, held.expected_p90_ns) == (bound, bound, bound)
-    assert "below the bound" in held.expected_reason
-    around = msgspec.structs.replace(low, expected_ns=bound + 2, expected_p90_ns=bound + 9)
-    held = on_gpus.held_to_bound(around)
-    assert (held.expected_p10_ns, held.expected_ns, held.expected_reason) == (bound, bound + 2, "")
 
 
 def test_no_layer_of_a_prediction_is_expected_below_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,10 +158,3 @@ def test_why_names_the_nearest_measurements_and_whose_they_are() -> None:
     named = {source.name: source for source in told.sources}
     assert {row.source.split()[0] for gpu in told.gpus for row in gpu.nearest} == set(named)
     assert all(source.licence in ("MIT", "Apache-2.0") and source.commit for source in told.sources)
-
-
-def test_why_of_no_layer_suggests_others() -> None:
-    found = predicted("transformer_block", "l4")
-    with pytest.raises(UsageError, match="no layer is called") as refused:
-        why(found, [gpus.find("l4")], Settings(), "/layer0/norm1/LayerNormalisation")
-    assert "/layer0/norm1/LayerNormalization" in refused.value.why

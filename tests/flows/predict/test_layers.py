@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from tests.fakes.support import ROOT, SAMPLES, known
 from trtprof.analysis.plan import PricedPlan, price_plan
-from trtprof.base.errors import UsageError
 from trtprof.base.plan_words import LAUNCHING
 from trtprof.base.records import EngineFacts, GpuPrediction, Source
 from trtprof.engine.inspector import parse_layer_info, read_layer_info
 from trtprof.flows.predict.groups import Settings
-from trtprof.flows.predict.layers import computes_otherwise, predict_plan
+from trtprof.flows.predict.layers import predict_plan
 from trtprof.hardware import gpus
 from trtprof.source.load import load_model, source_of
 
@@ -66,19 +65,6 @@ def test_the_story_gemv_from_its_engine(dram: float, ms: float, cold: bool) -> N
     assert layer.shapes == "600x200x8x1x64, 600x1x8x64x1 -> 960000x1x1"
 
 
-def test_the_document_says_which_engine_it_is_about() -> None:
-    found = predict_plan(GEMV, GEMV_MODEL, [RTX_4090, T4], Settings(level="auto"))
-    assert found.level == "layers"
-    assert found.engine == GEMV.document.facts
-    assert [(fate.node, fate.fate) for fate in found.fates] == [("/gemv/MatMul", "layer")]
-    assert found.memory_bytes == 250_828_800, "it has no weights: its inputs and its output are all that lives"
-    assert found.fastest == "rtx-4090"
-    said = " ".join(found.assumptions)
-    assert "built by TensorRT-RTX 1.7.1.116 on a machine without a GPU" in said
-    assert "chooses its kernels on the GPU" in said
-    assert "TF32" in said
-
-
 # --- what always holds ----------------------------------------------------------------------------
 
 
@@ -119,20 +105,6 @@ def test_sums_and_roofs(slug: str, precision: str, cold: bool, clock: float | No
     assert known(warm.time_ns) <= known(found.time_ns)
 
 
-def test_an_fp32_engine_answers_with_and_without_tf32_and_for_nothing_else() -> None:
-    by_precision = {
-        name: {
-            gpu.gpu: gpu.time_ns
-            for gpu in predict_plan(RESNET, RESNET_MODEL, [A100, T4], Settings(precision=name)).gpus
-        }
-        for name in ("model", "fp32", "tf32")
-    }
-    a100, t4 = predict_plan(RESNET, RESNET_MODEL, [A100, T4], Settings()).gpus
-    assert a100.by_precision == {name: by_precision[name]["a100-sxm4-80gb"] for name in ("fp32", "tf32")}
-    assert t4.by_precision == {"fp32": by_precision["fp32"]["t4"], "tf32": None}, "Turing has no TF32"
-    assert a100.time_ns == a100.by_precision["tf32"]
-
-
 def test_an_fp16_engine_answers_for_fp16_where_that_was_asked_for() -> None:
     priced, model = gemv_as("Half")
     assert on_4090(priced, model, Settings(precision="fp16")).by_precision.keys() == {"fp16"}
@@ -143,19 +115,6 @@ def test_an_fp16_engine_answers_for_fp16_where_that_was_asked_for() -> None:
     for engine, stay in ((priced, False), (GEMV, True)):
         said = predict_plan(engine, model, [A100], Settings(precision="fp16")).assumptions
         assert ("inputs and outputs stay fp32, as in the file: a, b, y" in said) == stay
-
-
-@pytest.mark.parametrize(
-    ("dtype", "fits", "others"),
-    [("Float", ("model", "fp32", "tf32"), ()), ("Half", ("model", "fp16"), ("fp32", "tf32", "bf16"))],
-)
-def test_an_engine_of_another_precision_is_told_apart(
-    dtype: str, fits: tuple[str, ...], others: tuple[str, ...]
-) -> None:
-    priced, _ = gemv_as(dtype)
-    assert [computes_otherwise(priced, precision) for precision in fits] == [""] * len(fits)
-    for precision in others:
-        assert computes_otherwise(priced, precision) == "the engine computes in fp16, as the file has it"
 
 
 # --- what is to be said -----------------------------------------------------------------------------
@@ -178,21 +137,6 @@ def test_a_layer_without_work_is_listed_and_not_in_the_time() -> None:
     assert any("layers without a price" in note for note in found.gpus[0].notes)
 
 
-def test_streams_and_lost_nodes_are_said() -> None:
-    document = RESNET.document
-    fates = (msgspec.structs.replace(document.fates[0], fate="lost"), *document.fates[1:])
-    lost = sum(fate.fate == "lost" for fate in fates)
-    for streams in (1, 2):
-        layers = tuple(
-            msgspec.structs.replace(one, layer=msgspec.structs.replace(one.layer, stream=index % streams))
-            for index, one in enumerate(document.layers)
-        )
-        priced = RESNET._replace(document=msgspec.structs.replace(document, layers=layers, fates=fates))
-        said = predict_plan(priced, RESNET_MODEL, [RTX_4090], Settings()).assumptions
-        assert any("layers lie on 2 streams and may overlap" in note for note in said) == (streams == 2)
-        assert f"ONNX nodes that were found in no layer: {lost} of 54" in said
-
-
 def test_memory_is_weights_and_what_lives_at_one_time() -> None:
     found = predict_plan(RESNET, RESNET_MODEL, [RTX_4090], Settings())
     model = RESNET_MODEL.model
@@ -209,16 +153,3 @@ def test_memory_is_weights_and_what_lives_at_one_time() -> None:
     (tight,) = predict_plan(RESNET, RESNET_MODEL, [small], Settings()).gpus
     assert any(note.startswith("does not fit") for note in tight.notes)
     assert not any(note.startswith("does not fit") for note in found.gpus[0].notes)
-
-
-@pytest.mark.parametrize(
-    "how", [Settings(precision="fp4"), Settings(overrides={"drum": 1e12}), Settings(clock_mhz=0.0)]
-)
-def test_what_is_not_possible_is_refused(how: Settings) -> None:
-    with pytest.raises(UsageError):
-        on_4090(GEMV, GEMV_MODEL, how)
-
-
-def test_the_same_plan_gives_the_same_prediction() -> None:
-    made = [predict_plan(RESNET, RESNET_MODEL, [A100], Settings()) for _ in range(2)]
-    assert msgspec.json.encode(made[0]) == msgspec.json.encode(made[1])

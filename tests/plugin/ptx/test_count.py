@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtprof.plugin import ptx
 
@@ -38,15 +36,14 @@ def run(body: str, x: Array, block: int = 32, grid: int = 1) -> ptx.Counted:
 OFFSETS = "ld.global.u32 %r0, [%d0]; mul.wide.u32 %d1, %r0, {}; add.s64 %d1, %d1, %x;"
 
 
-@pytest.mark.parametrize(
-    ("stride", "sectors"), [(0, 1), (1, 1), (4, 4), (8, 8), (16, 16), (32, 32), (64, 32), (128, 32)]
-)
-def test_sectors_of_a_stride(stride: int, sectors: int) -> None:
-    size = min(stride, 4) or 4
-    kind = {1: "u8", 4: "u32"}[size]
-    counted = run(OFFSETS.format(stride) + f"ld.global.{kind} %r1, [%d1];", np.zeros(8192, np.uint8))
-    assert counted.sectors_read == {"o": 4, "x": sectors}
-    assert counted.requested_sectors_read == 4 + sectors
+def test_sectors_of_a_stride(subtests: pytest.Subtests) -> None:
+    for stride, sectors in ((0, 1), (1, 1), (4, 4), (8, 8), (16, 16), (32, 32), (64, 32), (128, 32)):
+        with subtests.test(f"{stride} {sectors}"):
+            size = min(stride, 4) or 4
+            kind = {1: "u8", 4: "u32"}[size]
+            counted = run(OFFSETS.format(stride) + f"ld.global.{kind} %r1, [%d1];", np.zeros(8192, np.uint8))
+            assert counted.sectors_read == {"o": 4, "x": sectors}
+            assert counted.requested_sectors_read == 4 + sectors
 
 
 def test_what_one_warp_asks_for_twice_is_read_once() -> None:
@@ -55,29 +52,6 @@ def test_what_one_warp_asks_for_twice_is_read_once() -> None:
     assert counted.sectors_read == {"x": 1}
     assert counted.requested_sectors_read == 2 * 4 * 5
     assert counted.instructions == 4 * 5 * 8
-
-
-@given(st.integers(0, 2**32), st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 64))
-def test_sectors_of_any_addresses(seed: int, size: int, block: int) -> None:
-    random = np.random.default_rng(seed)
-    places = random.integers(0, 8192 // size, 64).astype(np.uint32)
-    text = {1: "u8 %r1", 2: "u16 %r1", 4: "u32 %r1", 8: "v2.u32 {%r1, %r2}", 16: "v4.u32 {%r1, %r2, %r3, %r4}"}[size]
-    body = f"ld.global.u32 %r0, [%d0]; mul.wide.u32 %d1, %r0, {size}; add.s64 %d1, %d1, %x; ld.global.{text}, [%d1];"
-    program = f"""
-        .visible .entry k(.param .u64 x, .param .u64 o)
-        {{
-          .reg .b32 %r<9>, %l; .reg .b64 %d<9>, %x, %o;
-          ld.param.u64 %x, [x]; ld.param.u64 %o, [o]; mov.u32 %l, %tid.x;
-          mul.wide.u32 %d0, %l, 4; add.s64 %d0, %d0, %o; {body} ret;
-        }}
-        """
-    memory = ptx.Memory()
-    pointers = [memory.add("x", np.zeros(8192, np.uint8)), memory.add("o", places)]
-    counted = ptx.launch(ptx.Program.parse(program), "k", (1, 1, 1), (block, 1, 1), pointers, memory)
-    used = places[:block].astype(int) * size // 32
-    assert counted.sectors_read["x"] == len(set(used.tolist()))
-    asked = sum(len(set(used[first : first + 32].tolist())) for first in range(0, block, 32))
-    assert counted.requested_sectors_read == asked + sum(-(-min(32, block - n) // 8) for n in range(0, block, 32))
 
 
 def conflicts(offsets: list[int], size: int) -> int:
@@ -93,20 +67,17 @@ def conflicts(offsets: list[int], size: int) -> int:
     return found
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
-@pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, 8, 16, 32, 33])
-def test_conflicts_of_banks(stride: int, size: int) -> None:
-    text = {1: "b8 [%r0], %l", 2: "b16 [%r0], %h0", 4: "b32 [%r0], %l", 8: "v2.b32 [%r0], {%l, %l}",
-            16: "v4.b32 [%r0], {%l, %l, %l, %l}"}[size]  # fmt: skip
-    step = stride * size if size <= 4 else stride * size % 256 or 256
-    body = f".reg .b16 %h0; cvt.u16.u32 %h0, %l; mov.u32 %r0, s; mad.lo.u32 %r0, %l, {step}, %r0; st.shared.{text};"
-    counted = run(body, np.zeros(4, np.uint8))
-    assert counted.bank_conflicts == conflicts([lane * step for lane in range(32)], size)
-
-
-def test_the_same_word_is_given_to_all_at_once() -> None:
-    body = "mov.u32 %r0, s; setp.eq.u32 %p0, %l, 0; @%p0 st.shared.b32 [%r0], %l; bar.sync 0; ld.shared.b32 %r1, [%r0];"
-    assert run(body, np.zeros(4, np.uint8)).bank_conflicts == 0
+def test_conflicts_of_banks(subtests: pytest.Subtests) -> None:
+    for stride in (1, 2, 3, 4, 5, 8, 16, 32, 33):
+        for size in (1, 2, 4, 8, 16):
+            with subtests.test(f"{size} {stride}"):
+                text = {1: "b8 [%r0], %l", 2: "b16 [%r0], %h0", 4: "b32 [%r0], %l", 8: "v2.b32 [%r0], {%l, %l}",
+                        16: "v4.b32 [%r0], {%l, %l, %l, %l}"}[size]  # fmt: skip
+                step = stride * size if size <= 4 else stride * size % 256 or 256
+                body = ".reg .b16 %h0; cvt.u16.u32 %h0, %l; mov.u32 %r0, s;"
+                body += f" mad.lo.u32 %r0, %l, {step}, %r0; st.shared.{text};"
+                counted = run(body, np.zeros(4, np.uint8))
+                assert counted.bank_conflicts == conflicts([lane * step for lane in range(32)], size)
 
 
 def test_a_transpose_through_shared_memory() -> None:

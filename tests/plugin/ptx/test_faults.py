@@ -6,15 +6,11 @@ import re
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from tests.fakes.ptx_text import execute, module
 from trtprof.plugin import ptx
 
 pytestmark = pytest.mark.nightly
-
-Array = npt.NDArray[Any]
 
 
 def kernel(body: str, parameters: str = ".param .u64 x, .param .u64 y", before: str = "") -> ptx.Program:
@@ -67,17 +63,6 @@ def test_writes_past_the_end() -> None:
     fault(f"{ADDRESS} st.global.b32 [%d1], %t;", "out of bounds", "0 bytes behind the end of y")
 
 
-def test_the_last_byte_of_a_vector_counts() -> None:
-    body = "mad.wide.u32 %d0, %t, 16, %x; ld.global.v4.b32 {%r0, %r1, %r2, %r3}, [%d0+4];"
-    fault(body, "misaligned", "no multiple of 16")
-    # A byte or two less than 100 numbers: the last number is in part outside.
-    for size in (398, 399):
-        memory = ptx.Memory()
-        arguments = [memory.add("x", bytes(size)), memory.output("y", 400)]
-        with pytest.raises(ptx.Fault, match="out of bounds"):
-            ptx.launch(kernel(f"{ADDRESS} ld.global.b32 %r0, [%d0];"), "k", (1, 1, 1), (100, 1, 1), arguments, memory)
-
-
 def test_pointers_that_are_not_aligned() -> None:
     fault(f"{ADDRESS} ld.global.b32 %r0, [%d0];", "misaligned", "x", grid=1, shift=2)
     memory = ptx.Memory()
@@ -123,46 +108,6 @@ def test_registers_that_were_never_set() -> None:
     fault(f"{ADDRESS} @%p1 mov.u32 %r0, 1;", "uninitialised", "never set")
 
 
-def test_registers_that_nobody_looks_at_may_be_anything() -> None:
-    a = np.arange(64, dtype=np.uint32)
-    # What a compiler makes of a variable that is set in the branch that uses it.
-    body = (
-        "setp.lt.u32 %p0, %in0, 20; @%p0 bra SKIP; mov.u32 %r0, 7; SKIP: add.u32 %r1, %r0, 1;"
-        "selp.b32 %out, 5, %r1, %p0;"
-    )
-    assert execute(body, [a], np.uint32).tolist() == [5] * 20 + [8] * 44
-    # Whatever a register was before it is set.
-    body = (
-        "setp.lt.u32 %p0, %in0, 20; mov.u32 %r2, 64; @%p0 bra SKIP; prmt.b32 %r1, %in0, %in0, %r2; SKIP:"
-        "selp.b32 %out, 5, %r1, %p0;"
-    )
-    assert execute(body, [a], np.uint32).tolist() == [5] * 20 + [0x01010101 * one for one in range(20, 64)]
-    # And of eight bytes of which it knows four.
-    body = "mov.b64 %d0, {%in0, %r0}; mov.b64 {%out, %r1}, %d0;"
-    assert execute(body, [a], np.uint32).tolist() == a.tolist()
-    fault(f"{ADDRESS} mov.b64 %d2, {{%l, %r0}}; mov.b64 {{%r2, %r3}}, %d2; st.global.b32 [%d1], %r3;", "uninitialised",
-          "never set", grid=1)  # fmt: skip
-
-
-def test_bytes_that_nobody_looks_at_may_be_anything() -> None:
-    a = np.arange(64, dtype=np.uint32)
-    # What compilers make of a * 3 + b * 5 where both are narrow: the upper half of the last operand is nobody's.
-    pair = "prmt.b32 %r1, 3, 5, 0x3340U; prmt.b32 %r2, %r3, %r0, 0x3340U; prmt.b32 %r4, %r1, %r2, 0x5410U;"
-    assert execute(f"{pair} dp2a.lo.u32.u32 %out, %in0, %r4, 0;", [a], np.uint32).tolist() == (3 * a).tolist()
-    by_register = "mov.u32 %r1, 0x7440; prmt.b32 %out, %in0, 0, %r1;"
-    assert execute(by_register, [a], np.uint32).tolist() == (a & 255).tolist()
-    fault(f"{ADDRESS} {pair} dp2a.hi.u32.u32 %r5, 1, %r4, 0; st.global.b32 [%d1], %r5;", "uninitialised", "never set")
-    wrong = pair.replace("0x5410U", "0x1054U")
-    fault(f"{ADDRESS} {wrong} dp2a.lo.u32.u32 %r5, 1, %r4, 0; st.global.b32 [%d1], %r5;", "uninitialised", "never set")
-    fault(f"{ADDRESS} {pair} st.global.b32 [%d1], %r4;", "uninitialised", "never set")
-    # What a register was before is nobody's either.
-    body = (
-        "setp.lt.u32 %p0, %in0, 20; @%p0 bra SKIP; mov.u32 %r1, 7; SKIP: mov.u32 %r0, 0x3210U;"
-        "prmt.b32 %r1, %in0, 7, %r0; mov.b32 %out, %r1;"
-    )
-    assert execute(body, [a], np.uint32).tolist() == a.tolist()
-
-
 SHARED = ".shared .align 16 .b8 s[256];"
 
 
@@ -171,20 +116,6 @@ def test_shared_memory_ends_where_it_ends() -> None:
     fault(SHARED + body, "out of bounds", "0 bytes behind the end of s")
     fault(SHARED + body.replace("%r0+4", "%r0+2"), "misaligned", "byte 2 of s")
     fault(SHARED + body.replace("st.shared", "st.shared::cta"), "out of bounds", "behind the end of s")
-
-
-def test_dynamic_shared_memory_is_as_large_as_the_launch_says() -> None:
-    before = ".extern .shared .align 16 .b8 s[];"
-    body = "mov.u32 %r0, s; mad.lo.u32 %r0, %l, 4, %r0; st.shared.b32 [%r0], %l;"
-    fault(body, "out of bounds", "behind the end of s", before=before, shared=252)
-    memory = ptx.Memory()
-    arguments = [memory.add("x", bytes(4)), memory.output("y", 4)]
-    ptx.launch(kernel(body, before=before), "k", (2, 1, 1), (64, 1, 1), arguments, memory, shared=256)
-
-
-def test_shared_memory_holds_nothing_at_first() -> None:
-    body = "mov.u32 %r0, s; mad.lo.u32 %r0, %l, 4, %r0; ld.shared.b32 %r1, [%r0];"
-    fault(SHARED + body, "uninitialised", "nobody wrote at byte 0 of s")
 
 
 WRITE = "mov.u32 %r0, s; mad.lo.u32 %r0, %l, 4, %r0; st.shared.b32 [%r0], %l;"
@@ -226,41 +157,6 @@ def test_a_barrier_orders_threads() -> None:
     fault(add.format("bar.sync 0;") + "ld.shared.b32 %r2, [%r0];", "race", "no barrier")
 
 
-def test_one_reader_of_many_is_enough() -> None:
-    # All read the first number; a thread of the second warp then writes it.
-    body = (
-        SHARED + "mov.u32 %r0, s; setp.eq.u32 %p0, %l, 0; @%p0 st.shared.b32 [%r0], %l; bar.sync 0;"
-        "ld.shared.b32 %r1, [%r0]; setp.eq.u32 %p1, %l, {}; mov.u32 %r2, 9; @%p1 st.shared.b32 [%r0], %r2;"
-    )
-    for thread in (0, 31, 32, 63):
-        fault(body.format(thread), "race", "reads it too")
-
-
-def test_readers_that_come_one_after_the_other() -> None:
-    # A thread of the first warp reads, then one of the second, which then writes: the first still counts.
-    body = (
-        SHARED + "mov.u32 %r0, s; setp.eq.u32 %p0, %l, 0; @%p0 st.shared.b32 [%r0], %l; bar.sync 0;"
-        "@%p0 ld.shared.b32 %r1, [%r0]; {} setp.eq.u32 %p1, %l, {}; @%p1 ld.shared.b32 %r2, [%r0];"
-        "mov.u32 %r3, 9; @%p1 st.shared.b32 [%r0], %r3;"
-    )
-    for thread in (1, 40):
-        fault(body.format("", thread), "race", "reads it too")
-    fault(body.format("bar.warp.sync -1;", 40), "race", "reads it too")
-    memory = ptx.Memory()
-    arguments = [memory.add("x", bytes(4)), memory.output("y", 4)]
-    ptx.launch(kernel(body.format("bar.warp.sync -1;", 1)), "k", (2, 1, 1), (64, 1, 1), arguments, memory)
-
-
-def test_strong_stores_and_copies_are_no_barriers() -> None:
-    plain = SHARED + "mov.u32 %r0, s; setp.eq.u32 %p0, %l, 0; setp.eq.u32 %p1, %l, 40; @%p0 st.shared.b32 [%r0], %l;"
-    fault(plain + "@%p1 st.relaxed.cta.shared.b32 [%r0], %l;", "race", "writes it too")
-    fault(plain + "@%p1 cp.async.ca.shared.global [%r0], [%x], 4;", "race", "writes it too")
-    strong = plain.replace("st.shared", "st.relaxed.cta.shared") + "@%p1 st.relaxed.cta.shared.b32 [%r0], %l;"
-    memory = ptx.Memory()
-    arguments = [memory.add("x", bytes(4)), memory.output("y", 4)]
-    ptx.launch(kernel(strong), "k", (2, 1, 1), (64, 1, 1), arguments, memory)
-
-
 def test_blocks_do_not_write_the_same_place() -> None:
     body = "mad.wide.u32 %d1, %l, 4, %y; {} st.global.b32 [%d1], %r0;"
     fault(
@@ -297,24 +193,6 @@ def test_barriers_that_some_never_reach() -> None:
     fault("bar.warp.sync 0x0000ffff;", "divergent barrier", "take part")
 
 
-def test_barriers_of_some_warps() -> None:
-    # Two barriers at once, each of 32 threads; then one of all.
-    body = (
-        SHARED + WRITE + "setp.lt.u32 %p0, %l, 32; @%p0 bra A; barrier.sync 1, 32; bra.uni E; A: barrier.sync 2, 32; E:"
-        "bar.sync 0;" + OTHER.format(33)
-    )
-    memory = ptx.Memory()
-    arguments = [memory.add("x", bytes(4)), memory.output("y", 4)]
-    ptx.launch(kernel(body), "k", (3, 1, 1), (64, 1, 1), arguments, memory)
-
-
-def test_a_shuffle_from_a_lane_that_is_gone() -> None:
-    body = "setp.gt.u32 %p0, %l, 15; @%p0 ret; shfl.sync.down.b32 %r0, %l, 8, 31, 0xffffffff;"
-    fault(body, "uninitialised", "reads from lane 16, which takes no part")
-    fault("shfl.sync.idx.b32 %r0, %l, 40, 31, 0xffffffff; setp.gt.u32 %p0, %l, 7; @%p0 bra E;"
-          "shfl.sync.down.b32 %r0, %l, 1, 31, 0xff; E:", "uninitialised", "reads from lane 8")  # fmt: skip
-
-
 def test_loops_without_end() -> None:
     fault("AGAIN: bra.uni AGAIN;", "endless", "more than 1000 instructions", budget=1000)
 
@@ -336,45 +214,6 @@ def test_instructions_that_are_not_known() -> None:
             ptx.Program.parse(text)
 
 
-def test_launches_that_cannot_be() -> None:
-    program = kernel("")
-    for grid, block, arguments, says in (
-        ((1, 1, 1), (32, 1, 1), [1], "takes 2 arguments, and is given 1"),
-        ((1, 1, 1), (32, 1, 1), [1, 1 << 64], "does not fit"),
-        ((0, 1, 1), (32, 1, 1), [1, 2], "no GPU takes"),
-        ((1, 1, 1), (2048, 1, 1), [1, 2], "no GPU takes"),
-        ((1, 70000, 1), (32, 1, 1), [1, 2], "no GPU takes"),
-    ):
-        with pytest.raises(ptx.Fault, match=says) as caught:
-            ptx.launch(program, "k", grid, block, arguments, ptx.Memory())
-        assert caught.value.kind == "launch"
-    with pytest.raises(ptx.Fault, match="there is no kernel other, but k"):
-        ptx.launch(program, "other", (1, 1, 1), (1, 1, 1), [], ptx.Memory())
-    with pytest.raises(ptx.Fault, match="no block 7"):
-        ptx.launch(program, "k", (2, 1, 1), (32, 1, 1), [1, 2], ptx.Memory(), blocks=[0, 7])
-    fault("trap;", "launch", "gave up")
-
-
-def test_a_pointer_to_nothing() -> None:
-    fault("mov.u64 %d0, 0; ld.global.b32 %r0, [%d0];", "out of bounds", "before x")
-    memory = ptx.Memory()
-    with pytest.raises(ptx.Fault, match="no buffer is near"):
-        ptx.launch(kernel("ld.global.b32 %r0, [%x];"), "k", (1, 1, 1), (32, 1, 1), [0, 0], memory)
-    # An address that was cut to 32 bits is no address.
-    fault("cvt.u32.u64 %r0, %x; cvt.u64.u32 %d0, %r0; ld.global.b32 %r1, [%d0];", "out of bounds", "0x")
-
-
-def test_only_some_blocks() -> None:
-    memory = ptx.Memory()
-    arguments = [memory.add("x", bytes(4)), memory.output("y", 4 * 320)]
-    body = f"{ADDRESS} st.global.b32 [%d1], %t;"
-    counted = ptx.launch(kernel(body), "k", (10, 1, 1), (32, 1, 1), arguments, memory, blocks=[0, 9, 4])
-    assert counted.blocks == 3
-    assert memory.unwritten("y") == 7 * 32 * 4
-    found = memory.read("y", np.uint32, (10, 32))
-    np.testing.assert_array_equal(found[[0, 4, 9]], np.arange(320).reshape(10, 32)[[0, 4, 9]])
-
-
 COPY = SHARED + (
     "mov.u32 %r0, s; mad.lo.u32 %r0, %l, 4, %r0; mad.wide.u32 %d0, %l, 4, %x;"
     "cp.async.ca.shared.global [%r0], [%d0], 4;"
@@ -393,14 +232,3 @@ def test_asynchronous_copies_are_waited_for() -> None:
     # A buffer that others still read is not copied into.
     body = COPY.format("cp.async.wait_all; bar.sync 0;") + OTHER.format(33)
     fault(body + "cp.async.ca.shared.global [%r0], [%d0], 4;", "race", "reads it too", grid=1)
-
-
-def test_asynchronous_copies_fill_with_zeros() -> None:
-    a = np.arange(1, 65, dtype=np.uint32)
-    body = (
-        "mov.u32 %r0, room; mad.lo.u32 %r0, %lane, 4, %r0; setp.lt.u32 %p0, %lane, 40; selp.b32 %r1, 4, 0, %p0;"
-        "ld.param.u64 %a2, [p0]; mad.wide.u32 %a2, %lane, 4, %a2;"
-        "cp.async.ca.shared.global [%r0], [%a2], 4, %r1; cp.async.wait_all; ld.shared.b32 %out, [%r0];"
-    )
-    assert execute(body, [a], np.uint32, shared=256).tolist() == [*range(1, 41), *[0] * 24]
-    assert "cp.async" in module(body, 1, [32], 32)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-import struct
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.fakes import c_expressions
 from trtprof.plugin import ptx
 from trtprof.runtime import nvrtc
 
 Array = npt.NDArray[Any]
-each_architecture = pytest.mark.parametrize("architecture", ["sm_75", "sm_89", "sm_90", "sm_120"])
+each_architecture = pytest.mark.parametrize("architecture", ["sm_75", "sm_120"])
 
 
 @functools.cache
@@ -79,28 +74,30 @@ extern "C" __global__ void block_sum(const float *x, int n, float *y) {
 """
 
 
-@pytest.mark.parametrize("order", range(4))
 @each_architecture
-def test_a_sum_over_a_block_is_right_in_every_order_of_warps(architecture: str, order: int) -> None:
-    source = SUM.replace("FIRST", "__syncthreads()").replace("SECOND", "__syncthreads()")
-    x = np.random.default_rng(0).standard_normal((40, 1000), np.float32)
-    memory = ptx.Memory()
-    arguments = [memory.add("x", x), 1000, memory.output("y", 160)]
-    program = compiled(source, architecture)
-    ptx.launch(program, "block_sum", (40, 1, 1), (256, 1, 1), arguments, memory, order=order)
-    np.testing.assert_allclose(memory.read("y", np.float32, (40,)), x.sum(1, np.float64), atol=2e-5)
+def test_a_sum_over_a_block_is_right_in_every_order_of_warps(architecture: str, subtests: pytest.Subtests) -> None:
+    for order in range(4):
+        with subtests.test(f"{order}"):
+            source = SUM.replace("FIRST", "__syncthreads()").replace("SECOND", "__syncthreads()")
+            x = np.random.default_rng(0).standard_normal((40, 1000), np.float32)
+            memory = ptx.Memory()
+            arguments = [memory.add("x", x), 1000, memory.output("y", 160)]
+            program = compiled(source, architecture)
+            ptx.launch(program, "block_sum", (40, 1, 1), (256, 1, 1), arguments, memory, order=order)
+            np.testing.assert_allclose(memory.read("y", np.float32, (40,)), x.sum(1, np.float64), atol=2e-5)
 
 
-@pytest.mark.parametrize("missing", ["FIRST", "SECOND"])
 @each_architecture
-def test_a_missing_barrier_is_a_race(architecture: str, missing: str) -> None:
-    source = SUM.replace(missing, "").replace("FIRST", "__syncthreads()").replace("SECOND", "__syncthreads()")
-    x = np.ones((2, 1000), np.float32)
-    memory = ptx.Memory()
-    arguments = [memory.add("x", x), 1000, memory.output("y", 8)]
-    with pytest.raises(ptx.Fault) as caught:
-        ptx.launch(compiled(source, architecture), "block_sum", (2, 1, 1), (256, 1, 1), arguments, memory)
-    assert caught.value.kind == "race"
+def test_a_missing_barrier_is_a_race(architecture: str, subtests: pytest.Subtests) -> None:
+    for missing in ("FIRST", "SECOND"):
+        with subtests.test(missing):
+            source = SUM.replace(missing, "").replace("FIRST", "__syncthreads()").replace("SECOND", "__syncthreads()")
+            x = np.ones((2, 1000), np.float32)
+            memory = ptx.Memory()
+            arguments = [memory.add("x", x), 1000, memory.output("y", 8)]
+            with pytest.raises(ptx.Fault) as caught:
+                ptx.launch(compiled(source, architecture), "block_sum", (2, 1, 1), (256, 1, 1), arguments, memory)
+            assert caught.value.kind == "race"
 
 
 MATHS = r"""
@@ -151,56 +148,6 @@ def run(
     return memory
 
 
-CALLS = r"""
-struct Several { float a; int b; double c; };
-__device__ __noinline__ float sum(float first, const float *p, int n) {
-  float s = first;
-  for (int i = 0; i < n; ++i) s += p[i];
-  return s;
-}
-__device__ __noinline__ Several more(Several p, int k) { p.a += k; p.b *= 2; p.c -= 1; return p; }
-extern "C" __global__ void calls(const float *x, int n, float *y) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) {
-    Several p{x[i], i, 3.0};
-    p = more(p, i);
-    if (i % 3) p = more(p, 1);
-    y[i] = sum(p.a, x, i & 7) + p.b + (float)p.c;
-  }
-}
-"""
-
-
-@each_architecture
-def test_functions_that_are_called(architecture: str) -> None:
-    x = np.arange(1000, dtype=np.float32)
-    memory = run(CALLS, "calls", architecture, 4, 256, [x, 1000, (np.float32, 1000)])
-    i = np.arange(1000)
-    twice = i % 3 != 0
-    truth = x + i + twice + np.array([x[: k & 7].sum() for k in i]) + i * np.where(twice, 4, 2) + np.where(twice, 1, 2)
-    np.testing.assert_array_equal(memory.read("out2", np.float32, (1000,)), truth)
-
-
-LOCAL = r"""
-extern "C" __global__ void local(const float *x, int n, float *y) {
-  float t[16];
-  int i = threadIdx.x;
-  for (int k = 0; k < 16; ++k) t[k] = x[i * 16 + k];
-  float s = 0;
-  for (int k = 0; k < n; ++k) s += t[(k * 7 + i) & 15];
-  y[i] = s;
-}
-"""
-
-
-@each_architecture
-def test_arrays_that_are_no_registers(architecture: str) -> None:
-    x = np.random.default_rng(0).integers(-99, 99, 16 * 64).astype(np.float32)
-    memory = run(LOCAL, "local", architecture, 1, 64, [x, 20, (np.float32, 64)])
-    truth = [sum(x[j * 16 + ((k * 7 + j) & 15)] for k in range(20)) for j in range(64)]
-    np.testing.assert_array_equal(memory.read("out2", np.float32, (64,)), truth)
-
-
 ATOMICS = r"""
 extern "C" __global__ void atomics(int *c, float *f, unsigned long long *l, int n) {
   __shared__ int h[32];
@@ -232,158 +179,16 @@ extern "C" __global__ void atomics(int *c, float *f, unsigned long long *l, int 
 
 
 @each_architecture
-@pytest.mark.parametrize("order", [0, 1])
-def test_atomics(architecture: str, order: int) -> None:
-    n = 300
-    memory = run(
-        ATOMICS, "atomics", architecture, 2, 256,
-        [np.zeros(64, np.int32), np.zeros(1, np.float32), np.zeros(1, np.uint64), n], writable=True, order=order,
-    )  # fmt: skip
-    found = memory.read("in0", np.int32, (39,))
-    assert found[:32].tolist() == [16] * 32
-    xor = functools.reduce(lambda a, b: a ^ b, range(n))
-    assert found[32:].tolist() == [n - 1, -(n - 1), 7, 8, 5, n % 10, xor]
-    assert memory.read("in0", np.float32, (40,))[39] == n - 1
-    assert memory.read("in1", np.float32, (1,)) == n
-    assert memory.read("in2", np.uint64, (1,)) == n * (n - 1) // 2
-
-
-SCAN = r"""
-// One pass over blocks that come in any order: the last block to finish sums what all left.
-__device__ unsigned done = 0;
-__constant__ float scale[2] = {0.5f, 2.0f};
-extern "C" __global__ void total(const float *x, int n, float *part, float *y) {
-  extern __shared__ float s[];
-  __shared__ bool last;
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  float v = i < n ? x[i] * scale[i & 1] : 0;
-  for (int d = 16; d; d >>= 1) v += __shfl_down_sync(0xffffffffu, v, d);
-  if (threadIdx.x % 32 == 0) s[threadIdx.x / 32] = v;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    float t = 0;
-    for (int k = 0; k < blockDim.x / 32; ++k) t += s[k];
-    part[blockIdx.x] = t;
-    __threadfence();
-    last = atomicAdd(&done, 1u) == gridDim.x - 1;
-  }
-  __syncthreads();
-  if (last && threadIdx.x == 0) {
-    float t = 0;
-    for (int k = 0; k < gridDim.x; ++k) t += ((volatile float *)part)[k];
-    *y = t;
-  }
-}
-"""
-
-
-@pytest.mark.parametrize("order", range(3))
-@each_architecture
-def test_the_last_block_sums_what_all_left(architecture: str, order: int) -> None:
-    x = np.random.default_rng(0).integers(-9, 9, 1000).astype(np.float32) * 2
-    memory = run(
-        SCAN, "total", architecture, 8, 128, [x, 1000, (np.float32, 8), (np.float32, 1)], shared=16, order=order
-    )
-    assert memory.read("out3", np.float32, (1,)) == (x[::2] / 2).sum() + (x[1::2] * 2).sum()
-
-
-COPY = r"""
-extern "C" __global__ void twice(const float *__restrict__ x, float *__restrict__ y) {
-  __shared__ __align__(16) float s[2][128];
-  int t = threadIdx.x;
-  unsigned at[2];
-  for (int k = 0; k < 2; ++k) at[k] = (unsigned)__cvta_generic_to_shared(&s[k][4 * t]);
-  const float4 *from = (const float4 *)x;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at[0]), "l"(from + t));
-  asm volatile("cp.async.commit_group;");
-  for (int k = 0; k < 8; ++k) {
-    if (k < 7)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at[(k + 1) & 1]), "l"(from + 32 * (k + 1) + t));
-    asm volatile("cp.async.commit_group;");
-    asm volatile("cp.async.wait_group WAIT;" ::: "memory");
-    __syncthreads();
-    for (int j = 0; j < 4; ++j) y[128 * k + 4 * t + j] = 2 * s[k & 1][127 - 4 * t - j];
-    AFTER;
-  }
-}
-"""
-
-
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_120"])
-def test_copies_ahead_of_their_use(architecture: str) -> None:
-    x = np.arange(1024, dtype=np.float32)
-    right = COPY.replace("WAIT", "1").replace("AFTER", "__syncthreads()")
-    memory = run(right, "twice", architecture, 1, 32, [x, (np.float32, 1024)])
-    found = memory.read("out1", np.float32, (8, 128))
-    np.testing.assert_array_equal(found, 2 * x.reshape(8, 128)[:, ::-1])
-    for wrong in (
-        COPY.replace("WAIT", "2").replace("AFTER", "__syncthreads()"),
-        COPY.replace("WAIT", "1").replace("AFTER", ""),
-    ):
-        with pytest.raises(ptx.Fault) as caught:
-            run(wrong, "twice", architecture, 1, 32, [x, (np.float32, 1024)])
-        assert caught.value.kind == "race"
-
-
-HALVES = r"""
-typedef unsigned short half;
-extern "C" __global__ void halves(const half *x, half *y, int n) {
-  int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x);
-  if (i >= n) return;
-  unsigned v = *(const unsigned *)(x + i), w;
-  float a, b;
-  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.TYPE %0, l; cvt.f32.TYPE %1, h; }" : "=f"(a), "=f"(b) : "r"(v));
-  a = a * 3 + 1; b = b * 3 + 1;
-  asm("{ .reg .b16 l, h; cvt.rn.TYPE.f32 l, %1; cvt.rn.TYPE.f32 h, %2; mov.b32 %0, {l, h}; }"
-      : "=r"(w) : "f"(a), "f"(b));
-  *(unsigned *)(y + i) = w;
-}
-"""
-
-
-@each_architecture
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_halves(architecture: str, kind: str) -> None:
-    if architecture == "sm_75" and kind == "bf16":
-        pytest.skip("Turing has no bf16")
-    dtype = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}[kind]
-    x = np.random.default_rng(0).standard_normal(1000).astype(dtype)
-    source = HALVES.replace("TYPE", kind)
-    memory = run(source, "halves", architecture, 2, 256, [x, (np.uint16, 1000), 1000])
-    truth = (x.astype(np.float64) * 3 + 1).astype(np.float32).astype(dtype)
-    np.testing.assert_array_equal(memory.read("out1", dtype, (1000,)), truth)
-
-
-# A law: what C says of an expression, whatever the compiler makes of it. scripts/fuzz/ptx.py tries more of them.
-@settings(max_examples=4, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_expressions_of_integers_are_what_c_says(seed: int) -> None:
-    assert c_expressions.differences(seed, "unsigned", compiled) == []
-
-
-@settings(max_examples=4, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_expressions_of_floats_are_what_c_says(seed: int) -> None:
-    assert c_expressions.differences(seed, "float", compiled) == []
-
-
-STRUCT = r"""
-struct Given { float scale; int shift; unsigned char kind; double more; };
-extern "C" __global__ void given(Given g, const int *x, double *y, short n) {
-  int i = threadIdx.x;
-  if (i < n) y[i] = g.kind * (x[i] * g.scale + g.shift) + g.more;
-}
-"""
-
-
-@each_architecture
-def test_structs_are_given_as_their_bytes(architecture: str) -> None:
-    given_bytes = struct.pack("<fiBxxxxxxxd", 0.5, -3, 7, 0.25)
-    memory = ptx.Memory()
-    x = np.arange(64, dtype=np.int32)
-    arguments: list[int | float | bytes] = [given_bytes, memory.add("x", x), memory.output("y", 8 * 40), 40]
-    program = compiled(STRUCT, architecture)
-    ptx.launch(program, "given", (1, 1, 1), (64, 1, 1), arguments, memory)
-    np.testing.assert_array_equal(memory.read("y", np.float64, (40,)), 7 * (x[:40] * 0.5 - 3) + 0.25)
-    with pytest.raises(ptx.Fault, match="takes 24 bytes, and is given a number"):
-        ptx.launch(program, "given", (1, 1, 1), (64, 1, 1), [1, *arguments[1:]], memory)
+def test_atomics(architecture: str, subtests: pytest.Subtests) -> None:
+    for order in (0, 1):
+        with subtests.test(f"{order}"):
+            n = 300
+            places: list[Array] = [np.zeros(64, np.int32), np.zeros(1, np.float32), np.zeros(1, np.uint64)]
+            memory = run(ATOMICS, "atomics", architecture, 2, 256, [*places, n], writable=True, order=order)
+            found = memory.read("in0", np.int32, (39,))
+            assert found[:32].tolist() == [16] * 32
+            xor = functools.reduce(lambda a, b: a ^ b, range(n))
+            assert found[32:].tolist() == [n - 1, -(n - 1), 7, 8, 5, n % 10, xor]
+            assert memory.read("in0", np.float32, (40,))[39] == n - 1
+            assert memory.read("in1", np.float32, (1,)) == n
+            assert memory.read("in2", np.uint64, (1,)) == n * (n - 1) // 2

@@ -83,43 +83,7 @@ def bits_of(body: str) -> int:
     return found
 
 
-@pytest.mark.parametrize("body", BITS)
-def test_what_is_undefined_of_a_result(body: str) -> None:
-    assert f"{bits_of(body):08x}" == f"{BITS[body]:08x}"
-
-
-def test_each_lane_has_its_own_bits() -> None:
-    # Those below 20 have two undefined bytes, those from 40 on have one other, those between have none.
-    body = (
-        f"{START} mov.b32 %r1, %in0; setp.lt.u32 %p0, %in0, 20; setp.ge.u32 %p1, %in0, 40;"
-        "@%p0 mov.b32 %r1, %r9; @%p1 prmt.b32 %r1, %r9, %in0, 0x4441;"
-    )
-    known = "selp.b32 %r2, 0xFF0000FF, -1, %p0; selp.b32 %r2, 0xFFFFFF00, %r2, %p1; and.b32 %out, %r1, %r2;"
-    assert execute(body + known, [A], np.uint32)[20:40].tolist() == list(range(20, 40))
-    for taken, lane in (("0x100", 0), ("1", 40)):
-        with pytest.raises(ptx.Fault, match=rf"uninitialised: .*thread \({lane}, 0, 0\)"):
-            execute(f"{body} and.b32 %out, %r1, {taken};", [A], np.uint32)
-    # Only those lanes are mended that set it again.
-    body += "@%p0 mov.b32 %r1, %in0;"
-    execute(f"{body} and.b32 %out, %r1, 0x100;", [A], np.uint32)
-    with pytest.raises(ptx.Fault, match="uninitialised"):
-        execute(f"{body} and.b32 %out, %r1, 1;", [A], np.uint32)
-
-
-def test_a_shuffle_takes_along_what_is_undefined() -> None:
-    start = "setp.lt.u32 %p0, %lane, 1; @!%p0 mov.b32 %r1, %in0;"
-    text = f"{start} shfl.sync.idx.b32 %out, %r1, {{}}, 31, -1;"
-    assert execute(text.format(7), [A], np.uint32, block=32).tolist() == [7] * 32 + [39] * 32
-    with pytest.raises(ptx.Fault, match="uninitialised"):
-        execute(text.format(0), [A], np.uint32, block=32)
-
-
-@pytest.mark.parametrize("store", ["b8 [%a3], %r9", "v2.b8 [%a3], {%r9, %r9}", "b16 [%a3], %r8"])
-def test_stores_of_parts_look_at_what_they_store(store: str) -> None:
-    body = f"{START} ld.param.u64 %a3, [p1]; mad.wide.u32 %a3, %r39, 4, %a3; st.global.{store}; mov.b32 %out, %in0;"
-    assert execute(body, [A], np.uint32).tolist() == A.tolist()
-    wider = {"b8 [%a3], %r9": "b16 [%a3], %r9", "b16 [%a3], %r8": "b32 [%a3], %r8"}.get(
-        store, "v2.b16 [%a3], {%r8, %r9}"
-    )
-    with pytest.raises(ptx.Fault, match="uninitialised"):
-        execute(body.replace(store, wider), [A], np.uint32)
+def test_what_is_undefined_of_a_result(subtests: pytest.Subtests) -> None:
+    for body, bits in BITS.items():
+        with subtests.test(body):
+            assert f"{bits_of(body):08x}" == f"{bits:08x}"
