@@ -1,11 +1,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from trtprof.base.records import Device
-from trtprof.hardware.device import busy_seconds, clock_is_stated, clock_mhz, host_cpu, llc_instance_bytes
+from trtprof.hardware.device import (
+    available_memory,
+    busy_seconds,
+    clock_is_stated,
+    clock_mhz,
+    host_cpu,
+    llc_instance_bytes,
+)
 
 EPYC = """processor	: {cpu}
 vendor_id	: AuthenticAMD
@@ -52,20 +61,28 @@ def cpu_files(cpu: int, siblings: str, cluster: str) -> dict[str, str]:
     }
 
 
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What psutil tells: 16 GB, eight CPUs, clocks of 3 GHz and up by 0.5 GHz a CPU."""
+    clocks = [SimpleNamespace(current=3000.0 + 500 * cpu, min=0.0, max=4400.0) for cpu in range(8)]
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=16_000_000 * 1024, available=1 << 33))
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 8 if logical else 4)
+    monkeypatch.setattr(psutil, "cpu_freq", lambda **_: clocks)
+
+
 @pytest.fixture
 def epyc(tmp_path: Path) -> Path:
     """Eight logical CPUs on four cores, two cores a last-level cache."""
     blocks = "\n".join(EPYC.format(cpu=cpu) for cpu in range(8))
-    write(tmp_path, {"proc/cpuinfo": blocks, "proc/meminfo": "MemTotal:       16000000 kB\nMemFree: 1 kB"})
+    write(tmp_path, {"proc/cpuinfo": blocks})
     for cpu in range(8):
         core = cpu % 4
         write(tmp_path, cpu_files(cpu, f"{core},{core + 4}", "0-1,4-5" if core < 2 else "2-3,6-7"))
-    write(tmp_path, {"sys/devices/system/cpu/online": "0-7"})
     return tmp_path
 
 
 def linux(root: Path, cpus: range | list[int]) -> Device:
-    return host_cpu(root, system="Linux", cpus=cpus)
+    return host_cpu(root, cpus=cpus)
 
 
 def test_physical_cores_and_every_cache_instance_are_counted(epyc: Path) -> None:
@@ -74,7 +91,7 @@ def test_physical_cores_and_every_cache_instance_are_counted(epyc: Path) -> None
     assert device.memory_bytes == 16_000_000 * 1024
     assert device.cache_bytes == 2 * (32 << 20)
     assert llc_instance_bytes(device) == 32 << 20
-    assert device.clock_mhz == 2596.124
+    assert (device.clock_mhz, device.detail["max_clock_mhz"]) == (3000.0, "4400")
     assert device.detail["family"] == "26"
     assert device.detail["isa"] == "sse4_2 avx fma avx2 avx512f avx512_vnni"
     assert device.detail["logical_cpus"] == "8"
@@ -127,41 +144,26 @@ def test_an_unlimited_quota_is_none(epyc: Path) -> None:
     assert "cpu_quota" not in linux(epyc, range(8)).detail
 
 
-def test_clocks_governor_and_hypervisor_are_read(epyc: Path) -> None:
+def test_governor_and_hypervisor_are_read(epyc: Path) -> None:
     freq = "sys/devices/system/cpu/cpu0/cpufreq"
-    write(
-        epyc,
-        {
-            f"{freq}/scaling_cur_freq": "3100000",
-            f"{freq}/cpuinfo_max_freq": "4400000",
-            f"{freq}/scaling_governor": "performance",
-            "sys/class/dmi/id/product_name": "Standard VM",
-        },
-    )
+    assert clock_is_stated(linux(epyc, range(8)), epyc), "a guest without cpufreq shows what the hypervisor stated"
+    write(epyc, {f"{freq}/scaling_governor": "performance", "sys/class/dmi/id/product_name": "Standard VM"})
+    write(epyc, {f"{freq}/scaling_cur_freq": "3000000"})
     device = linux(epyc, range(8))
-    assert device.clock_mhz == 3100.0
-    assert device.detail["max_clock_mhz"] == "4400"
     assert device.detail["governor"] == "performance"
     assert device.detail["hypervisor"] == "yes (Standard VM)"
+    assert not clock_is_stated(device, epyc)
 
 
-def test_the_clock_is_the_mean_of_the_usable_cpus(epyc: Path) -> None:
-    # A guest without cpufreq shows what the hypervisor stated.
-    assert clock_mhz(epyc, cpus=range(8)) == pytest.approx(2596.124)
-    guest = host_cpu(epyc, system="Linux", cpus=range(8))
-    assert clock_is_stated(guest, epyc)
-    for cpu, khz in ((0, 3_000_000), (1, 4_000_000), (2, 5_000_000)):
-        write(epyc, {f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq": str(khz)})
-    assert clock_mhz(epyc, cpus=[0, 1]) == pytest.approx(3500)
-    assert not clock_is_stated(guest, epyc)
+def test_the_clock_is_the_mean_of_the_usable_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert clock_mhz([0, 1]) == 3250.0
 
+    def absent(percpu: bool) -> None:
+        raise NotImplementedError
 
-def test_bare_metal_without_cpufreq_reads_its_clock(epyc: Path) -> None:
-    text = (epyc / "proc/cpuinfo").read_text().replace(" hypervisor", "").replace("2596.124", "1500.5", 1)
-    write(epyc, {"proc/cpuinfo": text})
-    assert not clock_is_stated(host_cpu(epyc, system="Linux", cpus=range(8)), epyc)
-    assert clock_mhz(epyc, cpus=[0]) == pytest.approx(1500.5)
-    assert clock_mhz(epyc, cpus=[0, 1]) == pytest.approx((1500.5 + 2596.124) / 2)
+    monkeypatch.setattr(psutil, "cpu_freq", absent)
+    assert clock_mhz([0]) is None
+    assert host_cpu().clock_mhz is None
 
 
 def test_an_arm_board_is_named_by_its_part_and_tree(tmp_path: Path) -> None:
@@ -173,55 +175,33 @@ def test_an_arm_board_is_named_by_its_part_and_tree(tmp_path: Path) -> None:
 
 def test_an_empty_tree_gives_unknowns_and_says_so(tmp_path: Path) -> None:
     device = linux(tmp_path, [0, 1])
-    assert (device.cores, device.memory_bytes, device.cache_bytes, device.clock_mhz) == (2, 0, 0, None)
+    assert (device.cores, device.cache_bytes) == (2, 0)
     assert device.name
     assert device.detail["llc"].startswith("unknown")
     assert device.detail["cores_from"].startswith("logical CPUs")
     assert llc_instance_bytes(device) == 0
 
 
-def test_a_clock_that_nobody_tells_is_none(tmp_path: Path) -> None:
-    assert clock_mhz(tmp_path, cpus=[0]) is None
-    write(tmp_path, {"proc/cpuinfo": ARM_TAIL, "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "fast"})
-    assert clock_mhz(tmp_path, cpus=[0]) is None
+def test_other_systems_have_what_psutil_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Windows")
+    device = linux(tmp_path, range(8))
+    assert (device.cores, device.memory_bytes, device.clock_mhz) == (4, 16_000_000 * 1024, 3000.0)
+    assert device.detail["os"].startswith("Windows")
 
 
-def test_garbage_in_every_file_is_survived(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            "proc/cpuinfo": "processor : 0\ncpu MHz : fast\nno colon here",
-            "proc/meminfo": "MemTotal: lots",
-            "proc/self/cgroup": "nonsense\n0::/x",
-            "proc/stat": "cpu0 a b c d e f g h",
-            "sys/fs/cgroup/x/cpu.max": "many few",
-            "sys/devices/system/cpu/online": "a-b",
-            "sys/devices/system/cpu/cpu0/cache/index0/size": "big",
-            "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "0",
-        },
-    )
-    device = linux(tmp_path, [0])
-    assert (device.cores, device.memory_bytes, device.cache_bytes, device.clock_mhz) == (1, 0, 0, None)
-    assert busy_seconds(tmp_path, cpus=[0]) is None
+def test_busy_seconds_adds_work_and_steal_of_the_usable_cpus_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [SimpleNamespace(user=1.0, nice=0.1, system=0.2, idle=50.0, iowait=7.0, irq=0.03, softirq=0.02, steal=0.65)]
+    monkeypatch.setattr(psutil, "cpu_times", lambda **_: times)
+    assert busy_seconds([0]) == pytest.approx(2.0)
+    assert busy_seconds([7]) is None
 
 
-@pytest.mark.parametrize("system", ["Windows", "Darwin", "Plan9"])
-def test_other_systems_fall_back(system: str, tmp_path: Path) -> None:
-    device = host_cpu(tmp_path, system=system, cpus=[0, 1, 2])
-    assert device.name
-    assert device.cores >= 1
-    assert device.detail["logical_cpus"] == "3"
-    assert device.detail["os"].startswith(system)
-
-
-def test_busy_seconds_adds_work_and_steal_of_the_usable_cpus_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.sysconf", {"SC_CLK_TCK": 100}.__getitem__)
-    stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 10 20 5000 700 3 2 65 0 0\ncpu1 900 0 0 0 0 0 0 0 0 0"
-    write(tmp_path, {"proc/stat": stat})
-    assert busy_seconds(tmp_path, cpus=[0]) == 2.0
-    assert busy_seconds(tmp_path, cpus=[7]) is None
+def test_memory_is_what_the_cgroup_leaves(tmp_path: Path) -> None:
+    group = "sys/fs/cgroup/app/memory"
+    assert available_memory(tmp_path) == 1 << 33
+    write(tmp_path, {"proc/self/cgroup": "0::/app", f"{group}.max": "1000", f"{group}.current": "900",
+                     f"{group}.stat": "anon 1\ninactive_file 50"})  # fmt: skip
+    assert available_memory(tmp_path) == 150
 
 
 def test_this_host_is_described() -> None:

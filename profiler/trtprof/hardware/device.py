@@ -1,8 +1,8 @@
 """What the host is: CPU, usable cores, memory, last-level cache, clocks, hypervisor.
 
-Linux is read from ``/proc`` and ``/sys`` under a root that tests may replace; other systems fall
-back to ``platform`` and ``sysctl``. A missing file never stops anything: what is not known is 0,
-None or absent, and `Device.detail` says where each figure is from.
+psutil tells what all systems have; cgroups, caches and flags are read from ``/proc`` and ``/sys`` of Linux, under a
+root that tests replace. A missing file never stops anything: what is not known is 0, None or absent, and
+`Device.detail` says where each figure is from.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from trtprof.base.records import Device
 
@@ -30,109 +33,20 @@ _UNLIMITED = 1 << 60
 """cgroup v1 writes 'no memory limit' as a number close to 2**63."""
 
 
-def host_cpu(root: Path = Path("/"), *, system: str | None = None, cpus: Iterable[int] | None = None) -> Device:
+def host_cpu(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -> Device:
     """Describe the CPU that this process may use.
 
-    ``cores`` are physical cores within the process's affinity and cgroup quota, ``memory_bytes``
-    is the memory of the host or of the cgroup, whichever is less, ``cache_bytes`` the sum of the
-    last-level caches that the usable cores reach, 0 when unknown.
+    ``cores`` are physical cores within the process's affinity and cgroup quota, ``memory_bytes`` is the memory of the
+    host or of the cgroup, whichever is less, ``cache_bytes`` the sum of the last-level caches that the usable cores
+    reach, 0 when unknown.
 
     Args:
-        root: Where ``proc`` and ``sys`` lie; another root than ``/`` is for tests.
-        system: Name of the operating system as `platform.system` gives it; None asks it.
         cpus: Logical CPUs that the process may use; None asks the operating system.
     """
-    system = system or platform.system()
     allowed = sorted(cpus) if cpus is not None else _affinity()
-    if system == "Linux":
-        return _linux(root, allowed)
-    if system == "Darwin":
-        return _darwin(len(allowed))
-    return _portable(system, len(allowed))
-
-
-def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes of memory that can be had without swapping, by the host and by the cgroup; None where nothing tells."""
-    match = re.search(r"^MemAvailable:\s*(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
-    free = [int(match[1]) * 1024] if match else []
-    for folder in _cgroup_folders(root, "memory"):
-        for most, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            limit, taken = _read(folder / most), _read(folder / used)
-            if limit.isdigit() and taken.isdigit() and 0 < int(limit) < _UNLIMITED:
-                # Pages of files that nobody has open are given back when they are needed.
-                cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(folder / "memory.stat"), re.MULTILINE)
-                free.append(max(int(limit) - int(taken) + (int(cached[1]) if cached else 0), 0))
-    return min(free, default=None)
-
-
-def llc_instance_bytes(device: Device) -> int:
-    """Size of one last-level cache in bytes: what a single thread can reach. 0 when unknown."""
-    instances = int(device.detail.get("llc_instances", "1"))
-    return device.cache_bytes // max(instances, 1)
-
-
-def busy_seconds(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -> float | None:
-    """CPU seconds spent since boot on the usable CPUs by everyone, time stolen by a host included.
-
-    None where the system does not tell.
-    """
-    names = {f"cpu{cpu}" for cpu in (cpus if cpus is not None else _affinity())}
-    ticks = 0
-    seen = False
-    for line in _read(root / "proc/stat").splitlines():
-        words = line.split()
-        if words and words[0] in names and len(words) >= 8 and all(word.isdigit() for word in words[1:9]):
-            user, nice, system, _, _, irq, softirq = (int(word) for word in words[1:8])
-            ticks += user + nice + system + irq + softirq + (int(words[8]) if len(words) > 8 else 0)
-            seen = True
-    return ticks / os.sysconf("SC_CLK_TCK") if seen else None
-
-
-def others_cpus_now(seconds: float = 0.5) -> float | None:
-    """CPUs that others keep busy, looked at for so long; None where the system does not tell."""
-    before, own_before, began = busy_seconds(), time.process_time(), time.monotonic()
-    time.sleep(seconds)
-    after, own = busy_seconds(), time.process_time() - own_before
-    if before is None or after is None:
-        return None
-    return max(after - before - own, 0.0) / (time.monotonic() - began)
-
-
-def clock_mhz(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -> float | None:
-    """Clock of the usable CPUs just now in MHz, the mean of them; None where the system does not tell.
-
-    ``cpufreq`` where there is one, else what ``/proc/cpuinfo`` says; see `clock_is_stated`.
-    """
-    allowed = sorted(cpus) if cpus is not None else _affinity()
-    folder = root / "sys/devices/system/cpu"
-    clocks = [_khz(folder / f"cpu{cpu}/cpufreq/scaling_cur_freq") for cpu in allowed]
-    if not any(clocks):
-        wanted = {str(cpu) for cpu in allowed}
-        clocks = [_mhz(block.get("cpu MHz")) for block in _cpuinfo_blocks(root) if block.get("processor") in wanted]
-    known = [clock for clock in clocks if clock]
-    return sum(known) / len(known) if known else None
-
-
-def clock_is_stated(device: Device, root: Path = Path("/")) -> bool:
-    """Whether the clock is a number that a hypervisor states once, and no reading of the clock."""
-    virtual = device.detail.get("hypervisor", "none seen") != "none seen"
-    return virtual and not any((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
-
-
-def _affinity() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
-# --- Linux ----------------------------------------------------------------------------------
-
-
-def _linux(root: Path, allowed: list[int]) -> Device:
     info = _cpuinfo(root, allowed)
     cpu_root = root / "sys/devices/system/cpu"
-    detail: dict[str, str] = {"os": f"Linux {_read(root / 'proc/sys/kernel/osrelease') or platform.release()}"}
-    detail["architecture"] = platform.machine()
+    detail = {"os": f"{platform.system()} {platform.release()}".strip(), "architecture": platform.machine()}
     for key, label in (("vendor_id", "vendor"), ("cpu family", "family"), ("model", "model"), ("stepping", "stepping"),
                        ("CPU part", "part"), ("microcode", "microcode")):  # fmt: skip
         if key in info:
@@ -141,8 +55,10 @@ def _linux(root: Path, allowed: list[int]) -> Device:
     detail["isa"] = " ".join(flag for flag in _ISA_FLAGS if flag in flags) or "unknown"
 
     physical = _physical_cores(cpu_root, allowed)
+    if not physical and platform.system() != "Linux":
+        physical = min(psutil.cpu_count(logical=False) or 0, len(allowed))
     detail["logical_cpus"] = str(len(allowed))
-    detail["cpus_of_host"] = str(_count_online(cpu_root) or os.cpu_count() or len(allowed))
+    detail["cpus_of_host"] = str(psutil.cpu_count() or len(allowed))
     cores = physical or len(allowed)
     if not physical:
         detail["cores_from"] = "logical CPUs: the core topology is not readable"
@@ -155,17 +71,16 @@ def _linux(root: Path, allowed: list[int]) -> Device:
     detail["llc"] = source
     detail["llc_instances"] = str(instances)
 
-    memory, limit = _mem_total(root), _memory_limit(root)
-    if limit is not None and (not memory or limit < memory):
+    memory, limit = psutil.virtual_memory().total, _memory_limit(root)
+    if limit is not None and limit < memory:
         detail["memory_limit"] = f"{limit} bytes (cgroup)"
         memory = limit
 
-    first = cpu_root / f"cpu{allowed[0] if allowed else 0}/cpufreq"
-    current = _khz(first / "scaling_cur_freq") or _mhz(info.get("cpu MHz"))
-    maximum = _khz(first / "cpuinfo_max_freq")
-    if maximum is not None:
-        detail["max_clock_mhz"] = f"{maximum:g}"
-    detail["governor"] = _read(first / "scaling_governor") or "unknown"
+    clocks = _clocks(allowed[:1])
+    if clocks and clocks[0].max:
+        detail["max_clock_mhz"] = f"{clocks[0].max:g}"
+    first = allowed[0] if allowed else 0
+    detail["governor"] = _read(cpu_root / f"cpu{first}/cpufreq/scaling_governor") or "unknown"
     detail["hypervisor"] = _hypervisor(root, flags)
     return Device(
         name=_cpu_name(root, info),
@@ -173,27 +88,88 @@ def _linux(root: Path, allowed: list[int]) -> Device:
         cores=cores,
         memory_bytes=memory,
         cache_bytes=cache,
-        clock_mhz=current,
+        clock_mhz=clocks[0].current or None if clocks else None,
         detail=detail,
     )
 
 
+def available_memory(root: Path = Path("/")) -> int:
+    """Bytes of memory that can be had without swapping, of the host and of the cgroup."""
+    free = [int(psutil.virtual_memory().available)]
+    for folder in _cgroup_folders(root, "memory"):
+        for most, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            limit, taken = _read(folder / most), _read(folder / used)
+            if limit.isdigit() and taken.isdigit() and 0 < int(limit) < _UNLIMITED:
+                # Pages of files that nobody has open are given back when they are needed.
+                cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(folder / "memory.stat"), re.MULTILINE)
+                free.append(max(int(limit) - int(taken) + (int(cached[1]) if cached else 0), 0))
+    return min(free)
+
+
+def llc_instance_bytes(device: Device) -> int:
+    """Size of one last-level cache in bytes: what a single thread can reach. 0 when unknown."""
+    instances = int(device.detail.get("llc_instances", "1"))
+    return device.cache_bytes // max(instances, 1)
+
+
+def busy_seconds(cpus: Iterable[int] | None = None) -> float | None:
+    """CPU seconds spent since boot on the usable CPUs by everyone, time stolen by a host included.
+
+    None where the system does not tell.
+    """
+    wanted, times = set(cpus if cpus is not None else _affinity()), psutil.cpu_times(percpu=True)
+    kinds = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
+    busy = [sum(getattr(each, kind, 0.0) for kind in kinds) for cpu, each in enumerate(times) if cpu in wanted]
+    return sum(busy) if busy else None
+
+
+def others_cpus_now(seconds: float = 0.5) -> float | None:
+    """CPUs that others keep busy, looked at for so long; None where the system does not tell."""
+    before, own_before, began = busy_seconds(), time.process_time(), time.monotonic()
+    time.sleep(seconds)
+    after, own = busy_seconds(), time.process_time() - own_before
+    if before is None or after is None:
+        return None
+    return max(after - before - own, 0.0) / (time.monotonic() - began)
+
+
+def clock_mhz(cpus: Iterable[int] | None = None) -> float | None:
+    """Clock of the usable CPUs just now in MHz, the mean of them; None where the system does not tell."""
+    known = [clock.current for clock in _clocks(cpus if cpus is not None else _affinity()) if clock.current]
+    return sum(known) / len(known) if known else None
+
+
+def clock_is_stated(device: Device, root: Path = Path("/")) -> bool:
+    """Whether the clock is a number that a hypervisor states once, and no reading of the clock."""
+    virtual = device.detail.get("hypervisor", "none seen") != "none seen"
+    return virtual and not any((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
+
+
+def _clocks(cpus: Iterable[int]) -> list[Any]:
+    """Psutil's clocks of CPUs; all systems but Linux have one for the whole host, and some none."""
+    try:
+        clocks = psutil.cpu_freq(percpu=True) or []
+    except (OSError, NotImplementedError, RuntimeError, AttributeError):
+        return []
+    return [clocks[cpu] for cpu in cpus if cpu < len(clocks)] or clocks[:1]
+
+
+def _affinity() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
 def _cpuinfo(root: Path, allowed: list[int]) -> dict[str, str]:
     """Fields of the first usable CPU in /proc/cpuinfo, and those of the file's tail block (Arm)."""
-    blocks = _cpuinfo_blocks(root)
-    wanted = str(allowed[0]) if allowed else "0"
-    chosen = next((b for b in blocks if b.get("processor") == wanted), blocks[0] if blocks else {})
-    tail = next((b for b in reversed(blocks) if b and "processor" not in b), {})
-    return {**tail, **chosen}
-
-
-def _cpuinfo_blocks(root: Path) -> list[dict[str, str]]:
-    """The paragraphs of /proc/cpuinfo, one a CPU, as fields."""
     blocks: list[dict[str, str]] = []
     for block in re.split(r"\n\s*\n", _read(root / "proc/cpuinfo")):
         pairs = (line.split(":", 1) for line in block.splitlines() if ":" in line)
         blocks.append({key.strip(): value.strip() for key, value in pairs})
-    return blocks
+    wanted = str(allowed[0]) if allowed else "0"
+    chosen = next((b for b in blocks if b.get("processor") == wanted), blocks[0] if blocks else {})
+    tail = next((b for b in reversed(blocks) if b and "processor" not in b), {})
+    return {**tail, **chosen}
 
 
 def _cpu_name(root: Path, info: dict[str, str]) -> str:
@@ -203,7 +179,8 @@ def _cpu_name(root: Path, info: dict[str, str]) -> str:
         name = f"{maker} CPU part {info.get('CPU part', 'unknown')}"
         board = _read(root / "proc/device-tree/model").rstrip("\0")
         name = f"{name} ({board})" if board else name
-    return " ".join(name.split()) or platform.processor() or f"{platform.machine() or 'unknown'} CPU"
+    name = " ".join(name.split()) or _sysctl("machdep.cpu.brand_string") or platform.processor()
+    return name or f"{platform.machine() or 'unknown'} CPU"
 
 
 def _physical_cores(cpu_root: Path, allowed: list[int]) -> int:
@@ -216,20 +193,6 @@ def _physical_cores(cpu_root: Path, allowed: list[int]) -> int:
             return 0
         seen.add(siblings)
     return len(seen)
-
-
-def _count_online(cpu_root: Path) -> int:
-    return len(_cpu_list(_read(cpu_root / "online")))
-
-
-def _cpu_list(text: str) -> set[int]:
-    """Parse the kernel's list format, for example ``0-3,8``."""
-    found: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if match:
-            found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return found
 
 
 def _last_level_cache(cpu_root: Path, allowed: list[int]) -> tuple[int, int, str]:
@@ -258,7 +221,11 @@ def _last_level_cache(cpu_root: Path, allowed: list[int]) -> tuple[int, int, str
                 continue
             if size > 0:
                 return size, 1, f"L{name[8]} {size >> 10} KiB (getconf)"
-    return 0, 1, "unknown: neither sysfs nor getconf tells the size of the last-level cache"
+        for key in ("hw.l3cachesize", "hw.perflevel0.l2cachesize", "hw.l2cachesize"):
+            size = _sysctl(key)
+            if size.isdigit() and int(size):
+                return int(size), 1, f"{int(size) >> 10} KiB (sysctl)"
+    return 0, 1, "unknown: nothing here tells the size of the last-level cache"
 
 
 def _cgroup_folders(root: Path, controller: str) -> list[Path]:
@@ -304,11 +271,6 @@ def _memory_limit(root: Path) -> int | None:
     return min(limits, default=None)
 
 
-def _mem_total(root: Path) -> int:
-    match = re.search(r"^MemTotal:\s*(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
-    return int(match[1]) * 1024 if match else 0
-
-
 def _hypervisor(root: Path, flags: set[str]) -> str:
     named = _read(root / "sys/hypervisor/type")
     product = _read(root / "sys/class/dmi/id/product_name")
@@ -331,64 +293,8 @@ def _size(text: str) -> int:
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]] if match else 0
 
 
-def _khz(path: Path) -> float | None:
-    text = _read(path)
-    return int(text) / 1000 if text.isdigit() and int(text) else None
-
-
-def _mhz(text: str | None) -> float | None:
-    try:
-        return float(text) if text and float(text) > 0 else None
-    except ValueError:
-        return None
-
-
-# --- elsewhere ------------------------------------------------------------------------------
-
-
-def _darwin(logical: int) -> Device:
-    names = ("machdep.cpu.brand_string", "hw.physicalcpu", "hw.memsize", "hw.l3cachesize", "hw.l2cachesize",
-             "hw.perflevel0.l2cachesize", "hw.perflevel0.physicalcpu")  # fmt: skip
-    values = {name: _sysctl(name) for name in names}
-
-    def number(*keys: str) -> int:
-        return next((int(values[key]) for key in keys if values[key].isdigit() and int(values[key])), 0)
-
-    cache = number("hw.l3cachesize", "hw.perflevel0.l2cachesize", "hw.l2cachesize")
-    detail = _portable_detail("Darwin", logical)
-    detail["llc"] = f"{cache >> 10} KiB (sysctl)" if cache else "unknown: sysctl does not tell it"
-    if values["hw.perflevel0.physicalcpu"]:
-        detail["performance_cores"] = values["hw.perflevel0.physicalcpu"]
-    return Device(
-        name=values["machdep.cpu.brand_string"] or platform.processor() or platform.machine() or "unknown CPU",
-        kind="cpu",
-        cores=number("hw.physicalcpu") or logical,
-        memory_bytes=number("hw.memsize"),
-        cache_bytes=cache,
-        detail=detail,
-    )
-
-
 def _sysctl(name: str) -> str:
-    try:
-        done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.SubprocessError):
+    """What macOS tells under a name; empty elsewhere."""
+    if platform.system() != "Darwin":
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _portable(system: str, logical: int) -> Device:
-    detail = _portable_detail(system, logical)
-    detail["cores_from"] = "logical CPUs: the core topology is not readable"
-    detail["llc"] = "unknown: no source for the last-level cache on this system"
-    name = platform.processor() or os.environ.get("PROCESSOR_IDENTIFIER", "") or platform.machine() or "unknown CPU"
-    return Device(name=name, kind="cpu", cores=logical, detail=detail)
-
-
-def _portable_detail(system: str, logical: int) -> dict[str, str]:
-    return {
-        "os": f"{system} {platform.release()}".strip(),
-        "architecture": platform.machine(),
-        "logical_cpus": str(logical),
-        "llc_instances": "1",
-    }
+    return subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False).stdout.strip()

@@ -41,25 +41,9 @@ OVERRIDES = ("dram", "l2", "launch")
 _TERA = 1e12
 _SPECS = Path(__file__).with_name("specs")
 _DTYPES = frozenset((*units.DTYPE_BITS, *SHORT_DTYPES, "tf32"))
-_SPARSE = 1.05
-"""A tensor peak above this multiple of the formula is taken for one with sparsity."""
 
-_ROUGHLY: dict[str, tuple[float, float]] = {
-    "sms": (1, 4096), "boost_mhz": (100, 10_000), "tensor_mhz": (100, 10_000), "memory_gib": (0.5, 2048),
-    "bandwidth_gbs": (10, 100_000), "l2_mib": (0.05, 2048), "tdp_w": (3, 10_000), "launch_us": (0.1, 100),
-}  # fmt: skip
-"""Between what a figure of any GPU lies. That of each ends where one of another would be in a wrong unit: no way from
-a TB/s to a GB/s, or from a kHz to a MHz, leads from one GPU to another."""
-_FLOP_PER_CLOCK = {"fp32": (32, 2048), "fp64": (1, 1024), "": (1, 4096)}
-"""The same of the CUDA cores of a multiprocessor, by dtype: 64 lanes give 128."""
-_TENSOR_FLOP_PER_CLOCK = {"fp64": (1, 4096), "": (64, 200_000)}
-_FLOP_PER_BYTE = (1.0, 1000.0)
-"""fp32 on the CUDA cores against the memory: 9 of a B200, 113 of an RTX 5000 Ada."""
-_L2_PER_DRAM = (0.5, 100.0)
-_L2_MIB_PER_SM = (0.005, 20.0)
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Word = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e12)]
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 
 
 class _Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -331,10 +315,7 @@ class _Reader(NamedTuple):
 
     def spec(self) -> GpuSpec:
         file, figures = self.file, self.file.figures
-        self.check_words()
         self.check_dtypes()
-        self.check_units()
-        self.check_dense()
         vector = {dtype: self.figure(f"cuda_tflops.{dtype}", cell, _TERA) for dtype, cell in file.cuda_tflops.items()}
         tensor = {
             dtype: {acc: self.figure(f"tensor_tflops.{dtype}.{acc}", cell, _TERA) for acc, cell in by.items()}
@@ -362,74 +343,12 @@ class _Reader(NamedTuple):
             origin=self.path.name if self.path.parent == _SPECS else str(self.path),
         )
 
-    def check_words(self) -> None:
-        for name in (self.path.stem, self.file.name, self.file.architecture, *self.file.nvml, *self.file.aliases):
-            if not name.isprintable() or name.isspace():
-                raise _broken(self.path, f"{name!r} is no name")
-
     def check_dtypes(self) -> None:
-        tensor = self.file.tensor_tflops
-        for section, names in (
-            ("cuda_tflops", set(self.file.cuda_tflops)),
-            ("tensor_tflops", set(tensor)),
-            ("tensor_tflops", {acc for by in tensor.values() for acc in by}),
-        ):
-            for name in sorted(names - _DTYPES):
-                raise _broken(self.path, f"{section}: {name!r} is not a dtype")
-        if "fp32" not in self.file.cuda_tflops:
-            raise _broken(self.path, "cuda_tflops: fp32 is missing")
-        for dtype, by in tensor.items():
-            if not by:
-                raise _broken(self.path, f"tensor_tflops.{dtype}: it has no accumulator, such as fp32")
-
-    def check_units(self) -> None:
-        """Refuse what no GPU has, whatever comes: a figure that is given in another unit, or in none."""
-        figures, cuda = self.file.figures, self.file.cuda_tflops
-        values = {name: getattr(figures, name).value for name in figures.__struct_fields__}
-        for name, limits in _ROUGHLY.items():
-            self.check_size(f"figures.{name}", values[name], limits)
-        self.check_size("figures.l2_mib for each multiprocessor", values["l2_mib"] / values["sms"], _L2_MIB_PER_SM)
-        l2 = values["l2_bandwidth_gbs"] / values["bandwidth_gbs"]
-        self.check_size("figures.l2_bandwidth_gbs in bandwidths of the memory", l2, _L2_PER_DRAM)
-        per_clock = values["sms"] * values["boost_mhz"] / 1e6
-        for dtype, cell in cuda.items():
-            words = f"cuda_tflops.{dtype} in FLOP for each clock and multiprocessor"
-            limits = _FLOP_PER_CLOCK.get(dtype, _FLOP_PER_CLOCK[""])
-            self.check_size(words, cell.value / per_clock, limits)
-        for dtype, by in self.file.tensor_tflops.items():
-            for acc, cell in by.items():
-                words = f"tensor_tflops.{dtype}.{acc} in FLOP for each clock and multiprocessor"
-                limits = _TENSOR_FLOP_PER_CLOCK.get(dtype, _TENSOR_FLOP_PER_CLOCK[""])
-                self.check_size(words, cell.value / per_clock, limits)
-        ridge = 1e3 * cuda["fp32"].value / values["bandwidth_gbs"]
-        self.check_size("cuda_tflops.fp32 in FLOP for each byte of figures.bandwidth_gbs", ridge, _FLOP_PER_BYTE)
-
-    def check_size(self, what: str, value: float, limits: tuple[float, float]) -> None:
-        least, most = limits
-        if not least <= value <= most:
-            raise _broken(
-                self.path, f"{what} is {value:.4g}, and of any GPU from {least:g} to {most:g}: is it in another unit?"
-            )
-
-    def check_dense(self) -> None:
-        """Refuse peaks far above what the multiprocessors can do: published ones are often with sparsity."""
-        file = self.file
-        if not throughput.known(file.compute_capability):
-            return
-        rates = throughput.tensor_flops(file.compute_capability, file.product_class)
-        for dtype, by in file.tensor_tflops.items():
-            for acc, cell in by.items():
-                rate = rates.get(dtype, {}).get(acc)
-                if rate is None or cell.note:
-                    continue
-                formula = file.figures.sms.value * rate * file.figures.tensor_mhz.value / 1e6
-                if cell.value > _SPARSE * formula:
-                    raise _broken(
-                        self.path,
-                        f"tensor_tflops.{dtype}.{acc} is {cell.value:g}, but {formula:.4g} is what its "
-                        "multiprocessors and clock give; a peak with sparsity is not one, and a `note` must say why "
-                        "it is so high if it is dense",
-                    )
+        file, tensor = self.file, self.file.tensor_tflops
+        if wrong := {*file.cuda_tflops, *tensor, *(acc for by in tensor.values() for acc in by)} - _DTYPES:
+            raise _broken(self.path, f"{min(wrong)!r} is not a dtype")
+        if "fp32" not in file.cuda_tflops or not all(tensor.values()):
+            raise _broken(self.path, "fp32 is missing under cuda_tflops, or an accumulator under tensor_tflops")
 
 
 def _expanded(tensor: dict[str, dict[str, Figure]]) -> dict[str, dict[str, Figure]]:

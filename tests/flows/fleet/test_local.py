@@ -150,7 +150,7 @@ def test_there_are_as_many_as_cores_and_memory_carry(tmp_path: Path, monkeypatch
         file.truncate(BASE_BYTES)
     cell = task("large", path=str(model)).cells[0]
     said: list[str] = []
-    for free, expected in ((100 * BASE_BYTES, 4), (7 * BASE_BYTES, 3), (0, 1), (None, 4)):
+    for free, expected in ((100 * BASE_BYTES, 4), (7 * BASE_BYTES, 3), (0, 1)):
         monkeypatch.setattr(local, "available_memory", lambda free=free: free)
         monkeypatch.setattr(local, "usable_cores", lambda: 4)
         made = LocalExecutor([cell], say=said.append)

@@ -227,8 +227,6 @@ def usable_cores() -> int:
 
 def _as_many_as_fit(share: int) -> tuple[int, str]:
     cores, free = usable_cores(), available_memory()
-    why = f"{cores} core{'s' * (cores != 1)}"
-    if free is None:
-        return cores, why
-    why += f", {format_bytes(free)} of memory free, of which one may need {format_bytes(share)}"
+    why = f"{cores} core{'s' * (cores != 1)}, {format_bytes(free)} of memory free"
+    why += f", of which one may need {format_bytes(share)}"
     return max(min(cores, free // share), 1), why
