@@ -100,31 +100,20 @@ NO_SPARE = Spare()
 
 
 class Cost(NamedTuple):
-    """What a cost function returns: arithmetic, and traffic by tensor.
+    """What a cost function returns: arithmetic, and traffic by tensor."""
 
-    Attributes:
-        tensor_flops: FLOP of multiply-accumulates, 2 per MAC.
-        arithmetic: Other FLOP and special functions.
-        reads: Each distinct tensor that is read, and how much of it.
-        writes: Each tensor that is written.
-        views: Output -> the input whose bytes it shows under another name.
-        bound: See `Work`.
-        note: See `Work`.
-        fast_flops: See `Work`.
-        spare: What data may spare; None for what ``bound`` says: nothing, or of an upper bound all arithmetic and
-            all that is read.
-        core: See `Work`; a cost function leaves it out where operands and kind of op tell it (`cost_of`).
-    """
-
-    tensor_flops: int = 0
-    arithmetic: Recipe = NOTHING
-    reads: tuple[Moved, ...] = ()
-    writes: tuple[Moved, ...] = ()
-    views: Mapping[str, str] = {}
-    bound: WorkBound = "exact"
-    note: str = ""
-    fast_flops: int = 0
+    tensor_flops: int = 0  # FLOP of multiply-accumulates, 2 per MAC
+    arithmetic: Recipe = NOTHING  # Other FLOP and special functions
+    reads: tuple[Moved, ...] = ()  # Each distinct tensor that is read, and how much of it
+    writes: tuple[Moved, ...] = ()  # Each tensor that is written
+    views: Mapping[str, str] = {}  # Output -> the input whose bytes it shows under another name
+    bound: WorkBound = "exact"  # See `Work`
+    note: str = ""  # See `Work`
+    fast_flops: int = 0  # See `Work`
+    # What data may spare; None for what ``bound`` says: nothing, or of an upper bound all arithmetic and all that is
+    # read
     spare: Spare | None = None
+    # See `Work`; a cost function leaves it out where operands and kind of op tell it (`cost_of`)
     core: Core | None = None
 
     @property

@@ -18,22 +18,14 @@ class Scores(NamedTuple):
     the same); one multiply by the scale, ``masks`` adds, and with a soft cap a divide, a tanh and a
     multiply; the stable softmax. A sink is one more logit a row that has no value: a compare, a
     subtract, an exp and an add.
-
-    Attributes:
-        pairs: Pairs of a query and a key, over batch entries and query heads.
-        rows: Queries over batch entries and query heads.
-        depth: Length of a query and of a key.
-        value_depth: Length of a value.
-        masks: Tensors that are added to the scores.
-        sink: Whether each row has a sink.
     """
 
-    pairs: int
-    rows: int
-    depth: int
-    value_depth: int
-    masks: int = 0
-    sink: bool = False
+    pairs: int  # Pairs of a query and a key, over batch entries and query heads
+    rows: int  # Queries over batch entries and query heads
+    depth: int  # Length of a query and of a key
+    value_depth: int  # Length of a value
+    masks: int = 0  # Tensors that are added to the scores
+    sink: bool = False  # Whether each row has a sink
 
     def flops(self, op: Op) -> tuple[int, Recipe]:
         """Tensor FLOP, and the other arithmetic."""
@@ -123,16 +115,11 @@ class Cache(NamedTuple):
 
     Where both have the same length they are one buffer with room to spare, in which only the new
     entries are written; else the past is copied in front of the new entries.
-
-    Attributes:
-        keys: Keys that the last query may see, at most.
-        exact: There are that many; otherwise it is the room for them.
-        shared: Past and present are one buffer.
     """
 
-    keys: int
-    exact: bool
-    shared: bool
+    keys: int  # Keys that the last query may see, at most
+    exact: bool  # There are that many; otherwise it is the room for them
+    shared: bool  # Past and present are one buffer
     read: dict[int, int]
     write: dict[int, int]
 

@@ -22,21 +22,13 @@ _WIDE_FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16"})
 
 
 class Product(NamedTuple):
-    """A product that a layer does.
+    """A product that a layer does."""
 
-    Attributes:
-        flops: 2 per multiply-accumulate.
-        activations: What is multiplied.
-        weights: By what; None where the plan does not list it.
-        fast_flops: The part of ``flops`` that a fast algorithm does without.
-        core: Its dimensions, that give ``flops``; None where a plan has no words for them.
-    """
-
-    flops: int
-    activations: PlanTensor
-    weights: PlanTensor | None
-    fast_flops: int = 0
-    core: Core | None = None
+    flops: int  # 2 per multiply-accumulate
+    activations: PlanTensor  # What is multiplied
+    weights: PlanTensor | None  # By what; None where the plan does not list it
+    fast_flops: int = 0  # The part of ``flops`` that a fast algorithm does without
+    core: Core | None = None  # Its dimensions, that give ``flops``; None where a plan has no words for them
 
 
 def sums_products(layer: PlanLayer) -> bool:

@@ -70,41 +70,25 @@ class Part(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """A layer as it competes for the arithmetic of a node.
+    """A layer as it competes for the arithmetic of a node."""
 
-    Attributes:
-        place: In the plan.
-        layer: The layer.
-        explicit: It is made for products.
-        sums: It multiplies and sums up.
-        flops: What it multiplies by the dims of its tensors, in all of its runs; 0 where they do not tell.
-        moved: Bytes that it reads and writes, of the tensors that it lists.
-        written: Bytes that it writes, in all of its runs.
-        runs: How often it runs in one inference.
-    """
-
-    place: int
+    place: int  # In the plan
     layer: PlanLayer
-    explicit: bool
-    sums: bool
-    flops: int
-    moved: int
-    written: int
-    runs: int = 1
+    explicit: bool  # It is made for products
+    sums: bool  # It multiplies and sums up
+    flops: int  # What it multiplies by the dims of its tensors, in all of its runs; 0 where they do not tell
+    moved: int  # Bytes that it reads and writes, of the tensors that it lists
+    written: int  # Bytes that it writes, in all of its runs
+    runs: int = 1  # How often it runs in one inference
 
 
 class Shares(NamedTuple):
-    """Who does what; layers by their place in the plan.
+    """Who does what; layers by their place in the plan."""
 
-    Attributes:
-        parts: What each layer does; those without arithmetic, of which data spare nothing either, are left out.
-        makers: Node that several layers compute -> those that do its products.
-        doers: Likewise, those that do its other arithmetic.
-    """
-
+    # What each layer does; those without arithmetic, of which data spare nothing either, are left out
     parts: dict[int, Part]
-    makers: dict[str, frozenset[int]]
-    doers: dict[str, frozenset[int]]
+    makers: dict[str, frozenset[int]]  # Node that several layers compute -> those that do its products
+    doers: dict[str, frozenset[int]]  # Likewise, those that do its other arithmetic
 
 
 def shares(costs: Mapping[str, Cost], op_types: Mapping[str, str], owners: Mapping[str, Sequence[Owner]]) -> Shares:

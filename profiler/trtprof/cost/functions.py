@@ -207,23 +207,17 @@ def kernel_cost(
 
 
 class _Walk:
-    """A walk over the nodes of a body in order that finds shapes and adds up costs.
-
-    Attributes:
-        tensors: What is known of every tensor met so far, by the name that the body gives it.
-        values: The elements of those that are small and known.
-        settled: Those that follow from shapes and constants of the body alone.
-        control: Whether any control flow was met.
-    """
+    """A walk over the nodes of a body in order that finds shapes and adds up costs."""
 
     def __init__(
         self, opsets: Mapping[str, int], attributes: Mapping[str, AttributeProto], makes: Mapping[str, Tensor]
     ) -> None:
         self.opsets, self.attributes, self.makes = opsets, attributes, makes
+        # What is known of every tensor met so far, by the name that the body gives it
         self.tensors: dict[str, Tensor] = {}
-        self.values: dict[str, _Array] = {}
-        self.settled: set[str] = set()
-        self.control = False
+        self.values: dict[str, _Array] = {}  # The elements of those that are small and known
+        self.settled: set[str] = set()  # Those that follow from shapes and constants of the body alone
+        self.control = False  # Whether any control flow was met
 
     def inner(self) -> _Walk:
         """A walk over a graph inside of this one, which sees what this one has met."""

@@ -42,24 +42,16 @@ _FACTORS = {"LSTM": (1, 2), "GRU": (1, 2), "RNN": (1, 2)}
 
 
 class PlanCost(NamedTuple):
-    """What a layer of a plan does and touches, in one of its runs.
+    """What a layer of a plan does and touches, in one of its runs."""
 
-    Attributes:
-        work: None where not even its bytes are known, and ``reason`` says why.
-        reads: Bytes by tensor. Names are those of the plan, of a view that of the tensor it shows; weights that
-            the plan does not list are called after the ONNX tensor.
-        writes: Likewise.
-        constants: Those of ``reads`` that are weights.
-        reason: Why ``work`` is None, or which part of it is not known.
-        runs: How often it runs in one inference: more than once in the loop of a recurrent op.
-    """
-
-    work: Work | None
+    work: Work | None  # None where not even its bytes are known, and ``reason`` says why
+    # Bytes by tensor. Names are those of the plan, of a view that of the tensor it shows; weights that the plan does
+    # not list are called after the ONNX tensor.
     reads: Mapping[str, int]
-    writes: Mapping[str, int]
-    constants: frozenset[str]
-    reason: str = ""
-    runs: int = 1
+    writes: Mapping[str, int]  # Likewise
+    constants: frozenset[str]  # Those of ``reads`` that are weights
+    reason: str = ""  # Why ``work`` is None, or which part of it is not known
+    runs: int = 1  # How often it runs in one inference: more than once in the loop of a recurrent op
 
 
 def plan_costs(layers: Sequence[MatchedLayer], ops: Mapping[str, Op]) -> list[PlanCost]:

@@ -157,19 +157,12 @@ def traffic_of_accesses(
 
 
 class _Touches(NamedTuple):
-    """What one access touches, in this order; tensors as numbers.
+    """What one access touches, in this order; tensors as numbers."""
 
-    Attributes:
-        reads: Tensor, and whether its value is read for the last time.
-        writes: Tensors.
-        touched: Both, each tensor once; of one that is cut into parts these, first byte first.
-        dead: Tensors whose value nobody needs when the access is over.
-    """
-
-    reads: list[tuple[int, bool]]
-    writes: list[int]
-    touched: list[Sequence[int]]
-    dead: list[int]
+    reads: list[tuple[int, bool]]  # Tensor, and whether its value is read for the last time
+    writes: list[int]  # Tensors
+    touched: list[Sequence[int]]  # Both, each tensor once; of one that is cut into parts these, first byte first
+    dead: list[int]  # Tensors whose value nobody needs when the access is over
 
 
 class _Program:
@@ -177,10 +170,6 @@ class _Program:
 
     A tensor that is touched at several sizes is as many tensors here, each the part by which one size
     exceeds the next smaller one.
-
-    Attributes:
-        sizes: Of each tensor in bytes.
-        layers: The touches of each access.
     """
 
     def __init__(self, accesses: Sequence[Access], outputs: Collection[str] | None) -> None:
@@ -196,7 +185,7 @@ class _Program:
                     if first.setdefault(name, size) != size:
                         several.setdefault(name, {first[name]}).add(size)
         number = {name: at for at, name in enumerate(first)}
-        self.sizes = list(first.values())
+        self.sizes = list(first.values())  # Of each tensor in bytes
         parts: dict[tuple[str, int], list[int]] = {}
         """By name and size, first byte first; of tensors of several sizes."""
         for name, sizes in several.items():
@@ -234,7 +223,7 @@ class _Program:
                 needed[number[name]] = True
         for (name, _), (part, *_) in parts.items():
             needed[part] = needed[part] or name in outputs
-        self.layers: list[_Touches] = []
+        self.layers: list[_Touches] = []  # The touches of each access
         for access, (reads, writes) in zip(reversed(accesses), reversed(layers), strict=True):
             self.layers.append(
                 _Touches(
@@ -267,14 +256,10 @@ def never_read(accesses: Sequence[Access]) -> set[str]:
 
 
 class _Lru:
-    """The cache: how many of its last bytes are resident of each tensor, least recently used first.
-
-    Attributes:
-        lost: Bytes of each tensor that were pushed out at least once since it was written.
-    """
+    """The cache: how many of its last bytes are resident of each tensor, least recently used first."""
 
     def __init__(self, sizes: Sequence[int], capacity: int) -> None:
-        self.lost = [0] * len(sizes)
+        self.lost = [0] * len(sizes)  # Bytes of each tensor that were pushed out at least once since it was written
         self._sizes = sizes
         self._capacity = capacity
         self._free = capacity

@@ -33,26 +33,15 @@ _BIASED = frozenset({"Conv", "ConvTranspose", "FusedConv", "FusedGemm", "Gemm"})
 
 
 class Edge(NamedTuple):
-    """An edge, and which layers it lies between.
+    """An edge, and which layers it lies between."""
 
-    Attributes:
-        edge: What a person reads.
-        maker: Position in the plan of the layer that writes the tensor.
-        readers: Positions of those that read it, in execution order.
-        joined: Of the readers, which can be one kernel with the maker.
-        written: Bytes that this kernel would not write; 0 where an output of the engine or another reader
-            needs them.
-        read: Bytes that it would not read, by reader that joins.
-        runs: How often the edge is passed in one inference; ``written`` and ``read`` are of one time.
-    """
-
-    edge: PlanEdge
-    maker: int
-    readers: tuple[int, ...]
-    joined: tuple[int, ...]
-    written: int
-    read: tuple[int, ...]
-    runs: int = 1
+    edge: PlanEdge  # What a person reads
+    maker: int  # Position in the plan of the layer that writes the tensor
+    readers: tuple[int, ...]  # Positions of those that read it, in execution order
+    joined: tuple[int, ...]  # Of the readers, which can be one kernel with the maker
+    written: int  # Bytes that this kernel would not write; 0 where an output of the engine or another reader needs them
+    read: tuple[int, ...]  # Bytes that it would not read, by reader that joins
+    runs: int = 1  # How often the edge is passed in one inference; ``written`` and ``read`` are of one time
 
 
 def plan_edges(

@@ -88,19 +88,12 @@ _MAX_EPILOGUE = 16
 
 
 class Group(NamedTuple):
-    """Nodes that run as one kernel.
+    """Nodes that run as one kernel."""
 
-    Attributes:
-        nodes: In graph order.
-        rule: A key of `RULES`; empty for a node that stands alone.
-        outputs: Names of the tensors that are needed outside.
-        views: Names of those of its nodes that only give other names to the same bytes.
-    """
-
-    nodes: tuple[Node, ...]
-    rule: str
-    outputs: tuple[str, ...]
-    views: frozenset[str] = frozenset()
+    nodes: tuple[Node, ...]  # In graph order
+    rule: str  # A key of `RULES`; empty for a node that stands alone
+    outputs: tuple[str, ...]  # Names of the tensors that are needed outside
+    views: frozenset[str] = frozenset()  # Names of those of its nodes that only give other names to the same bytes
 
     @property
     def free(self) -> bool:
@@ -109,17 +102,11 @@ class Group(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """What orders the nodes of one graph, by their position in it.
+    """What orders the nodes of one graph, by their position in it."""
 
-    Attributes:
-        reads: The nodes whose tensors a node reads, those that only its bodies read included.
-        known: Whether what a node computes is known before the run.
-        needed: Names of the tensors that are needed when the graph is done.
-    """
-
-    reads: tuple[frozenset[int], ...]
-    known: tuple[bool, ...]
-    needed: frozenset[str]
+    reads: tuple[frozenset[int], ...]  # The nodes whose tensors a node reads, those that only its bodies read included
+    known: tuple[bool, ...]  # Whether what a node computes is known before the run
+    needed: frozenset[str]  # Names of the tensors that are needed when the graph is done
 
 
 def fuse(nodes: Sequence[Node], outputs: Collection[str] = (), *, groups: bool = True) -> tuple[Group, ...]:
@@ -236,8 +223,7 @@ class _Unit(NamedTuple):
     op: Op
     at: int
     kind: str
-    elements: int | None
-    """Of its first output."""
+    elements: int | None  # Of its first output
 
 
 class _Fusion:

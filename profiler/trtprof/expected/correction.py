@@ -45,8 +45,7 @@ class Fitted(NamedTuple):
     weights: Array
     low: float
     high: float
-    told: float
-    """Variance that the other rows explain at a row, in the median."""
+    told: float  # Variance that the other rows explain at a row, in the median
 
     @property
     def trust(self) -> float:

@@ -86,8 +86,7 @@ class Rows(NamedTuple):
     special: Array
     read: Array
     written: Array
-    width: Array
-    """Bytes of an element of what is multiplied, or computed with."""
+    width: Array  # Bytes of an element of what is multiplied, or computed with
     peak: Array
     vector_peak: Array
     special_peak: Array

@@ -36,21 +36,13 @@ NONE = "none"
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernels that were timed on a GPU, as a table has them; a run folder keeps it.
+    """Kernels that were timed on a GPU, as a table has them; a run folder keeps it."""
 
-    Attributes:
-        text: The table; see `read_measured`.
-        source: Name of its file.
-        gpu: What the driver calls the GPU, where `trtprof calibrate` timed them.
-        slug: And its datasheet.
-        timed_at: And when.
-    """
-
-    text: str
-    source: str
-    gpu: str = ""
-    slug: str = ""
-    timed_at: str = ""
+    text: str  # The table; see `read_measured`
+    source: str  # Name of its file
+    gpu: str = ""  # What the driver calls the GPU, where `trtprof calibrate` timed them
+    slug: str = ""  # And its datasheet
+    timed_at: str = ""  # And when
 
     def rows(self) -> tuple[TimedWork, ...]:
         """The rows."""

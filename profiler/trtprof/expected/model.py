@@ -46,8 +46,7 @@ class _Class(msgspec.Struct, frozen=True):
     features: tuple[str, ...]
     bands: dict[str, tuple[float, float]]
     range: dict[str, tuple[float, float]]
-    measured: dict[str, dict[str, dict[str, int]]]
-    """Rows by dtype, architecture and GPU."""
+    measured: dict[str, dict[str, dict[str, int]]]  # Rows by dtype, architecture and GPU
 
 
 class _Document(msgspec.Struct, frozen=True):

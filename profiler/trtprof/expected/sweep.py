@@ -168,8 +168,7 @@ class HeldOut(NamedTuple):
     rows: int
     before: float
     after: float
-    covered: float
-    """The share of these rows that lies in the band, with the correction."""
+    covered: float  # The share of these rows that lies in the band, with the correction
 
 
 def held_out(rows: Sequence[TimedWork], spec: GpuSpec, ceilings: Ceilings) -> dict[str, HeldOut]:

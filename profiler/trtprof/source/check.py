@@ -36,8 +36,7 @@ class Stored(NamedTuple):
     """What a model, its bodies and its functions hold."""
 
     nodes: list[NodeProto]
-    tensors: list[TensorProto]
-    """Initializers, attributes of nodes, the values and the indices of sparse ones."""
+    tensors: list[TensorProto]  # Initializers, attributes of nodes, the values and the indices of sparse ones
     sparse: list[SparseTensorProto]
 
 

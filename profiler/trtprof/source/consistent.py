@@ -37,19 +37,12 @@ _WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
 
 
 class Clash(NamedTuple):
-    """A node whose inputs cannot belong together.
+    """A node whose inputs cannot belong together."""
 
-    Attributes:
-        graph: Path of the graph that holds it.
-        node: Its name.
-        reason: Why, in words.
-        off: By how much the two sizes differ, which is 0 where they fit; None where that is not known.
-    """
-
-    graph: str
+    graph: str  # Path of the graph that holds it
     node: str
-    reason: str
-    off: int | None = None
+    reason: str  # Why, in words
+    off: int | None = None  # By how much the two sizes differ, which is 0 where they fit; None where that is not known
 
 
 Try = Callable[[Mapping[str, Instead]], Sequence[Clash]]

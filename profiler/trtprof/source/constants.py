@@ -20,27 +20,17 @@ from trtprof.source import skim
 
 
 class _Scope:
-    """What the names in a graph stand for.
-
-    Attributes:
-        path: See `onnx_graph.subgraph_path`.
-        outer: The graph around it, whose names it sees.
-        makers: Node by the names of its outputs.
-        bodies: Graphs in the graph with their paths.
-        initializers: Constants of the graph by name.
-        values: What was computed or read, by name.
-        refused: Names that stay unknown.
-    """
+    """What the names in a graph stand for."""
 
     def __init__(self, graph: GraphProto, path: str, outer: _Scope | None, *, alone: bool) -> None:
-        self.path = path
-        self.outer = outer
-        self.makers: dict[str, NodeProto] = {}
-        self.bodies: list[tuple[str, GraphProto]] = []
-        self.initializers = {tensor.name: tensor for tensor in graph.initializer}
-        self.values: dict[str, Array] = {}
+        self.path = path  # See `onnx_graph.subgraph_path`
+        self.outer = outer  # The graph around it, whose names it sees
+        self.makers: dict[str, NodeProto] = {}  # Node by the names of its outputs
+        self.bodies: list[tuple[str, GraphProto]] = []  # Graphs in the graph with their paths
+        self.initializers = {tensor.name: tensor for tensor in graph.initializer}  # Constants of the graph by name
+        self.values: dict[str, Array] = {}  # What was computed or read, by name
         self._given = {info.name for info in graph.input if info.name not in self.initializers}
-        self.refused = set(self._given)
+        self.refused = set(self._given)  # Names that stay unknown
         for node in graph.node:
             for name in node.output:
                 self.makers[name] = node

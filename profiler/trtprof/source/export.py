@@ -34,10 +34,8 @@ class Exported(NamedTuple):
     """An exported model: its files, and in words where it came from and what holds for it."""
 
     path: Path
-    data: Path | None
-    """Weights that lie beside the model, if they do."""
-    shapes: dict[str, tuple[int, ...]]
-    """Inputs as asked for, also where dimensions stay dynamic."""
+    data: Path | None  # Weights that lie beside the model, if they do
+    shapes: dict[str, tuple[int, ...]]  # Inputs as asked for, also where dimensions stay dynamic
     assumptions: list[str]
 
 

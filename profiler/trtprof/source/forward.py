@@ -30,15 +30,11 @@ _CONTAINERS = {"sequence": helper.make_sequence_type_proto, "optional": helper.m
 
 
 class Faults(NamedTuple):
-    """What a walk found wrong.
+    """What a walk found wrong."""
 
-    Attributes:
-        refused: Nodes whose inputs are known and not valid: path of the graph, name, and what onnx says.
-        idle: Paths of the branches that are not taken.
-    """
-
+    # Nodes whose inputs are known and not valid: path of the graph, name, and what onnx says
     refused: list[tuple[str, str, str]]
-    idle: frozenset[str]
+    idle: frozenset[str]  # Paths of the branches that are not taken
 
 
 def complete(proto: ModelProto, known: dict[str, dict[str, Tensor]]) -> Faults:

@@ -42,8 +42,7 @@ class _Range(NamedTuple):
     low: int
     high: int
     why: str
-    hard: bool = True
-    """Values outside are refused by the op; otherwise they only make it do more of its work."""
+    hard: bool = True  # Values outside are refused by the op; otherwise they only make it do more of its work
 
 
 def parse_load_inputs(specs: Iterable[str]) -> dict[str, Path]:

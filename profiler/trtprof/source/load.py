@@ -42,30 +42,22 @@ _MAX_BYTES = 2**31 - 1
 
 
 class LoadedModel:
-    """An ONNX model in memory with unique node names.
-
-    Attributes:
-        path: The file it came from.
-        proto: The model without the elements of its large tensors; see `skim.left_out`.
-        graphs: Its main graph and its bodies by path, outer before inner; see `onnx_graph.subgraph_path`.
-        original_names: Unique node name -> the name in the file.
-        calls: Node of a function of a plugin -> the custom node that has it; see `records.Call`.
-        changed: Whether ``proto`` differs from the file in more than elements, so that a runtime must
-            be given `full` instead of the file.
-        external_data: Whether some weights lie in files beside the model.
-        assumptions: What was repaired, in words.
-        instead: What was found in place of guesses, by the shapes, the batch and the dimensions that were asked for.
-    """
+    """An ONNX model in memory with unique node names."""
 
     def __init__(self, path: Path, proto: ModelProto) -> None:
-        self.path = path
-        self.proto = proto
+        self.path = path  # The file it came from
+        self.proto = proto  # The model without the elements of its large tensors; see `skim.left_out`
+        # Its main graph and its bodies by path, outer before inner; see `onnx_graph.subgraph_path`
         self.graphs: dict[str, GraphProto] = {}
-        self.original_names: dict[str, str] = {}
+        self.original_names: dict[str, str] = {}  # Unique node name -> the name in the file
+        # Node of a function of a plugin -> the custom node that has it; see `records.Call`
         self.calls: dict[str, Call] = {}
+        # Whether ``proto`` differs from the file in more than elements, so that a runtime must be given `full` instead
+        # of the file
         self.changed = False
-        self.external_data = False
-        self.assumptions: list[str] = []
+        self.external_data = False  # Whether some weights lie in files beside the model
+        self.assumptions: list[str] = []  # What was repaired, in words
+        # What was found in place of guesses, by the shapes, the batch and the dimensions that were asked for
         self.instead: dict[object, dict[str, Instead]] = {}
 
     @property
@@ -237,10 +229,8 @@ class Outline(NamedTuple):
     """What tells files apart, and what may be asked of their shapes, without the rest."""
 
     inputs: tuple[Tensor, ...]
-    nodes: int
-    """Of its main graph."""
-    external: tuple[str, ...]
-    """Files that hold weights, as seen from the model's folder; they need not be there."""
+    nodes: int  # Of its main graph
+    external: tuple[str, ...]  # Files that hold weights, as seen from the model's folder; they need not be there
 
 
 def outline(path: Path) -> Outline:
@@ -304,10 +294,8 @@ class KnownTensors(NamedTuple):
 
     tensors: dict[str, dict[str, Tensor]]
     notes: list[str]
-    refused: list[Clash]
-    """Nodes that inference finds fault with."""
-    idle: frozenset[str] = frozenset()
-    """Paths of the branches that are not taken."""
+    refused: list[Clash]  # Nodes that inference finds fault with
+    idle: frozenset[str] = frozenset()  # Paths of the branches that are not taken
 
 
 def tensors_of(

@@ -20,21 +20,14 @@ if TYPE_CHECKING:
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """A model as it is asked for.
+    """A model as it is asked for."""
 
-    Attributes:
-        model: An ONNX file, or a spec of a PyTorch module: ``package.module:factory``.
-        batch: Value of ``--batch``: a number for dynamic batch dimensions.
-        export: How a spec is exported. Its shapes are bound to the inputs of a file, too.
-        shapes_given: The values of ``--shapes`` as they were written.
-        symbols: Numbers of named dimensions, whatever inputs they are of; see `shapes.bind_shapes`.
-    """
-
-    model: str
-    batch: int | None = None
+    model: str  # An ONNX file, or a spec of a PyTorch module: ``package.module:factory``
+    batch: int | None = None  # Value of ``--batch``: a number for dynamic batch dimensions
+    # How a spec is exported. Its shapes are bound to the inputs of a file, too.
     export: ExportOptions = ExportOptions()
-    shapes_given: tuple[str, ...] = ()
-    symbols: dict[str, int] = {}
+    shapes_given: tuple[str, ...] = ()  # The values of ``--shapes`` as they were written
+    symbols: dict[str, int] = {}  # Numbers of named dimensions, whatever inputs they are of; see `shapes.bind_shapes`
 
     @classmethod
     def of(

@@ -98,17 +98,11 @@ def _grammar_error(spec: str, why: str) -> UsageError:
 
 
 class Guess(NamedTuple):
-    """A dimension that nobody gave.
+    """A dimension that nobody gave."""
 
-    Attributes:
-        name: Its symbol, or ``input[axis]`` where it has none.
-        number: What it is taken to be.
-        place: What it is: ``a batch``, ``a length``.
-    """
-
-    name: str
-    number: int
-    place: str
+    name: str  # Its symbol, or ``input[axis]`` where it has none
+    number: int  # What it is taken to be
+    place: str  # What it is: ``a batch``, ``a length``
 
 
 class Instead(NamedTuple):
@@ -119,20 +113,13 @@ class Instead(NamedTuple):
 
 
 class Binding:
-    """Dynamic dimensions bound to numbers.
-
-    Attributes:
-        shapes: Input name -> static shape.
-        symbols: Symbolic dimension -> number, for the rest of the graph.
-        assumptions: One sentence for each dimension that was filled in rather than given.
-        guesses: Those dimensions, in the same order.
-    """
+    """Dynamic dimensions bound to numbers."""
 
     def __init__(self) -> None:
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self.symbols: dict[str, int] = {}
-        self.assumptions: list[str] = []
-        self.guesses: list[Guess] = []
+        self.shapes: dict[str, tuple[int, ...]] = {}  # Input name -> static shape
+        self.symbols: dict[str, int] = {}  # Symbolic dimension -> number, for the rest of the graph
+        self.assumptions: list[str] = []  # One sentence for each dimension that was filled in rather than given
+        self.guesses: list[Guess] = []  # Those dimensions, in the same order
 
 
 def bind_shapes(
@@ -215,8 +202,7 @@ def bind_shapes(
 
 class _Assumed(NamedTuple):
     batch: int | None
-    batches: tuple[int, ...]
-    """Batch dimensions of the tensor at hand."""
+    batches: tuple[int, ...]  # Batch dimensions of the tensor at hand
     instead: Mapping[str, Instead]
 
 

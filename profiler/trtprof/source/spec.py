@@ -46,31 +46,22 @@ class ModelSpec(NamedTuple):
 
 
 class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a spec is exported.
+    """How a spec is exported."""
 
-    Attributes:
-        shapes: Input name (which may hold one ``*``) -> shape; the result of `shapes.parse_shapes`.
-        dtypes: Values of ``--dtypes``: ``ids:int64,mask:bool``. Other inputs are of the float type
-            of the module's parameters.
-        dynamic: Values of ``--dynamic``: ``x:0=batch,x:2=height``, or ``0=batch`` for all inputs.
-        factory_args: Values of ``--factory-arg``: ``width=64``, read as Python literals.
-        precision: ``fp16`` or ``bf16`` to convert parameters and float inputs, ``""`` to leave them.
-        opset: Version of ai.onnx, or None for the exporter's own choice.
-    """
-
+    # Input name (which may hold one ``*``) -> shape; the result of `shapes.parse_shapes`
     shapes: dict[str, tuple[int, ...]] = {}
+    # Values of ``--dtypes``: ``ids:int64,mask:bool``. Other inputs are of the float type of the module's parameters.
     dtypes: tuple[str, ...] = ()
-    dynamic: tuple[str, ...] = ()
-    factory_args: tuple[str, ...] = ()
-    precision: str = ""
-    opset: int | None = None
+    dynamic: tuple[str, ...] = ()  # Values of ``--dynamic``: ``x:0=batch,x:2=height``, or ``0=batch`` for all inputs
+    factory_args: tuple[str, ...] = ()  # Values of ``--factory-arg``: ``width=64``, read as Python literals
+    precision: str = ""  # ``fp16`` or ``bf16`` to convert parameters and float inputs, ``""`` to leave them
+    opset: int | None = None  # Version of ai.onnx, or None for the exporter's own choice
 
 
 class DynamicDim(NamedTuple):
     """A dimension that is to stay dynamic, and what it is called."""
 
-    name: str | None
-    """An input, or None for all that have the dimension."""
+    name: str | None  # An input, or None for all that have the dimension
     axis: int
     symbol: str
 

@@ -25,26 +25,19 @@ _PLACE = re.compile(r"(?P<input>.+)\[(?P<axis>[0-9]{1,9})\]", re.DOTALL)
 class Axis(NamedTuple):
     """A dynamic dimension and the values that a sweep gives it, in the order in which they were asked for."""
 
-    name: str
-    """A symbolic dimension; ``batch``, which also means what ``--batch`` does; or ``input[axis]``."""
+    name: str  # A symbolic dimension; ``batch``, which also means what ``--batch`` does; or ``input[axis]``
     values: tuple[int, ...]
 
 
 class SweptDim(NamedTuple):
-    """An axis of a sweep with its places in the inputs of a model.
+    """An axis of a sweep with its places in the inputs of a model."""
 
-    Attributes:
-        name: As asked for.
-        values: As asked for.
-        symbols: What is bound: symbolic dimensions, and ``input[axis]`` for those without a name. An
-            input without a rank has none: its shape is given.
-        places: Inputs and the indices of the dimensions.
-    """
-
-    name: str
-    values: tuple[int, ...]
+    name: str  # As asked for
+    values: tuple[int, ...]  # As asked for
+    # What is bound: symbolic dimensions, and ``input[axis]`` for those without a name. An input without a rank has
+    # none: its shape is given.
     symbols: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]
+    places: tuple[tuple[str, int], ...]  # Inputs and the indices of the dimensions
 
 
 def parse_sweeps(specs: Iterable[str]) -> list[Axis]:

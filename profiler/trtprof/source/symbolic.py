@@ -87,22 +87,15 @@ class Track(NamedTuple):
 
 
 class Piece:
-    """A part of a sweep in which every tensor is known at every point.
-
-    Attributes:
-        source: The model bound at the start of the grid.
-        grid: Where the tracks hold; with 0 steps everywhere it is one point.
-        points: Points of the sweep on the grid.
-        proven: Whether the tracks hold at every point of the grid, not only at those of the sweep.
-    """
+    """A part of a sweep in which every tensor is known at every point."""
 
     def __init__(
         self, source: Source, grid: Grid, points: Sequence[Point], tracks: Tracks, *, proven: bool = False
     ) -> None:
-        self.source = source
-        self.grid = grid
-        self.points = tuple(points)
-        self.proven = proven
+        self.source = source  # The model bound at the start of the grid
+        self.grid = grid  # Where the tracks hold; with 0 steps everywhere it is one point
+        self.points = tuple(points)  # Points of the sweep on the grid
+        self.proven = proven  # Whether the tracks hold at every point of the grid, not only at those of the sweep
         self._scopes = _scopes(source.nodes, tracks)
 
     def track(self, graph: str, tensor: Tensor) -> Track | None:
@@ -111,19 +104,12 @@ class Piece:
 
 
 class Swept(NamedTuple):
-    """A model over a sweep.
+    """A model over a sweep."""
 
-    Attributes:
-        dims: What is swept.
-        points: All points in the order asked for, the last dimension changing fastest.
-        pieces: Parts of the sweep that together hold each point once.
-        notes: What was given up for the sake of the sweep.
-    """
-
-    dims: tuple[SweptDim, ...]
-    points: tuple[Point, ...]
-    pieces: tuple[Piece, ...]
-    notes: tuple[str, ...]
+    dims: tuple[SweptDim, ...]  # What is swept
+    points: tuple[Point, ...]  # All points in the order asked for, the last dimension changing fastest
+    pieces: tuple[Piece, ...]  # Parts of the sweep that together hold each point once
+    notes: tuple[str, ...]  # What was given up for the sake of the sweep
 
 
 def sweep_source(

@@ -25,8 +25,7 @@ class _Recurrence(NamedTuple):
 
     tokens: int
     heads: int
-    outputs: int
-    """Heads of the output."""
+    outputs: int  # Heads of the output
     depth: int
     value_depth: int
 

@@ -29,42 +29,25 @@ class Forest(NamedTuple):
     """Trees as positions in one list of inner nodes and one of leaves.
 
     A leaf is the complement ``~position``, so that one number names either.
-
-    Attributes:
-        roots: Of each tree.
-        when_true: Where each node leads if its condition holds.
-        when_false: And if it does not.
-        tests: Compares at each node.
-        votes: Values that each leaf adds to scores.
-        features: Feature that each node looks at.
     """
 
-    roots: Sequence[int]
-    when_true: Sequence[int]
-    when_false: Sequence[int]
-    tests: Sequence[int]
-    votes: Sequence[int]
-    features: Sequence[int]
+    roots: Sequence[int]  # Of each tree
+    when_true: Sequence[int]  # Where each node leads if its condition holds
+    when_false: Sequence[int]  # And if it does not
+    tests: Sequence[int]  # Compares at each node
+    votes: Sequence[int]  # Values that each leaf adds to scores
+    features: Sequence[int]  # Feature that each node looks at
 
 
 class Walks(NamedTuple):
-    """The most that a number of rows can do in a forest.
+    """The most that a number of rows can do in a forest."""
 
-    Attributes:
-        tests: Compares of one row in all trees.
-        votes: Values that one row collects from all trees.
-        nodes: Distinct inner nodes that all rows pass.
-        leaves: Distinct leaves where they end.
-        values: Values at these leaves.
-        features: What the inner nodes look at.
-    """
-
-    tests: int
-    votes: int
-    nodes: int
-    leaves: int
-    values: int
-    features: frozenset[int]
+    tests: int  # Compares of one row in all trees
+    votes: int  # Values that one row collects from all trees
+    nodes: int  # Distinct inner nodes that all rows pass
+    leaves: int  # Distinct leaves where they end
+    values: int  # Values at these leaves
+    features: frozenset[int]  # What the inner nodes look at
 
 
 def walks(forest: Forest, rows: int) -> Walks:
