@@ -43,9 +43,7 @@ class Scores(NamedTuple):
 def seen_pairs(queries: int, keys: int, *, before: int = 0, left: int = -1, right: int = -1) -> int:
     """Pairs of a query and a key that it may look at, of one head.
 
-    Args:
-        queries: Their number; query i stands at the place of key ``before + i``.
-        right: Keys behind its own that a query sees: 0 under a causal mask, negative for all.
+    Query i stands at the place of key ``before + i``; ``right`` keys behind its own are seen, all where it is negative.
     """
 
     def upto(ahead: int) -> int:

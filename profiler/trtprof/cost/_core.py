@@ -61,11 +61,7 @@ def most_of(*parts: tuple[Core | None, int]) -> Core | None:
 
 
 def joined_core(ops: Sequence[Op], costs: Sequence[Cost], written: int) -> Core | None:
-    """The core of nodes that run as one kernel.
-
-    Args:
-        ops: In graph order.
-    """
+    """The core of nodes that run as one kernel (``ops``: in graph order)."""
     if len(costs) == 1:
         return costs[0].core
     total = sum(cost.tensor_flops for cost in costs)

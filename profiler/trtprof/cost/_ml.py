@@ -61,11 +61,7 @@ def reading(cost: Cost, *tables: Moved) -> Cost:
 
 
 def with_outputs(op: Op, *made: tuple[str, Sequence[int]]) -> Op:
-    """The op with what is not known of its outputs filled in.
-
-    Args:
-        made: Dtype and shape of each output.
-    """
+    """The op with what is not known of its outputs filled in (``made``: dtype and shape of each output)."""
 
     def filled(tensor: Tensor | None, dtype: str, dims: Sequence[int]) -> Tensor | None:
         if tensor is None:

@@ -92,11 +92,7 @@ class Shares(NamedTuple):
 
 
 def shares(costs: Mapping[str, Cost], op_types: Mapping[str, str], owners: Mapping[str, Sequence[Owner]]) -> Shares:
-    """Divide the arithmetic of nodes among layers.
-
-    Args:
-        owners: Node -> the layers that compute it, at least one.
-    """
+    """Divide the arithmetic of nodes among layers (``owners``: node -> the layers that compute it, at least one)."""
     parts: dict[int, Part] = {}
     makers_of: dict[str, frozenset[int]] = {}
     doers_of: dict[str, frozenset[int]] = {}

@@ -1,9 +1,7 @@
 """The cost of ops that ONNX defines by a function body: what the body does, as one kernel.
 
-https://onnx.ai/onnx/intro/concepts.html#functions: a schema may carry a body in terms of other ops,
-for some only once the attributes and the input types are known. Shapes inside are inferred node by
-node; what a body computes from shapes and constants alone, to shape something else, is worked out
-with ONNX's reference implementation, for it decides shapes. It is index arithmetic and not counted.
+https://onnx.ai/onnx/intro/concepts.html#functions. Shapes inside are inferred node by node; index arithmetic, which
+follows from shapes and constants alone, is evaluated by ONNX's reference implementation and not counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The work of a group of nodes that run as one kernel.
-
-FLOPs add up. Bytes are those of the distinct tensors that cross the border of the group: a tensor
-that several nodes read counts once, and what stays inside counts nothing.
-"""
+"""The work of a group of nodes that run as one kernel: FLOPs add up, bytes are those of its distinct border tensors."""
 
 from __future__ import annotations
 

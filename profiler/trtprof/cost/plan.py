@@ -55,12 +55,7 @@ class PlanCost(NamedTuple):
 
 
 def plan_costs(layers: Sequence[MatchedLayer], ops: Mapping[str, Op]) -> list[PlanCost]:
-    """The cost of every layer.
-
-    Args:
-        layers: Of a whole plan, in execution order.
-        ops: ONNX node -> its op, with shapes; empty where no model is at hand.
-    """
+    """The cost of every layer of a whole plan, in execution order; ``ops`` by node name, with shapes, or empty."""
     return _Plan(layers, ops).costs()
 
 

@@ -39,11 +39,7 @@ def compute_dtype(op: Op) -> str:
 
 
 def compute_dtypes(nodes: Sequence[Node]) -> dict[str, str]:
-    """Node name -> what it computes with in an engine that fuses QDQ, for the nodes where that differs.
-
-    Args:
-        nodes: Of a whole model, in graph order.
-    """
+    """Node name -> what it computes with in an engine that fuses QDQ, for the nodes of a model where that differs."""
     graphs: dict[str, list[Node]] = {}
     for node in nodes:
         graphs.setdefault(node.graph, []).append(node)
@@ -55,11 +51,7 @@ def compute_dtypes(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def quantized_products(ops: Sequence[Op]) -> dict[int, str]:
-    """Positions of the products whose operands are all dequantised values -> what is multiplied.
-
-    Args:
-        ops: Of one graph, in order.
-    """
+    """Positions of the products whose operands are all dequantised values -> what is multiplied."""
     stored: dict[str, str] = {}
     """Dequantised tensor -> the dtype that its values are stored as."""
     found: dict[int, str] = {}

@@ -1,9 +1,7 @@
 """A model at another precision than that of its file.
 
-fp32, fp16 and bf16 are exchanged for one another, tensor by tensor. At int8 and fp8 the operands of
-products are of 8 bits, activations and weights, and all else that floats is fp16: what a tool that
-quantises a network for inference does by default. Integers stay, so a model that is quantised keeps
-its QuantizeLinear and DequantizeLinear, and fp64 stays fp64.
+At int8 and fp8 the operands of products are of 8 bits and all else that floats is fp16, as quantising tools do by
+default. Integers and fp64 stay.
 """
 
 from __future__ import annotations
@@ -53,11 +51,7 @@ def recast(op: Op, precision: str, narrow: Collection[str] = ()) -> Op:
 
 
 def narrow_tensors(nodes: Sequence[Node], outputs: Collection[str] = ()) -> set[tuple[str, str]]:
-    """The tensors that nothing reads but products, as operands: they are kept in 8 bits at int8 and fp8.
-
-    Args:
-        nodes: Of a whole model, in graph order.
-    """
+    """The tensors that nothing reads but products, as operands: they are kept in 8 bits at int8 and fp8."""
     made = {(node.graph, tensor.name) for node in nodes for tensor in node.op.outputs if tensor is not None}
     bodies = ((node.graph, tensor.name) for node in nodes if node.graph for tensor in node.op.inputs if tensor)
     # Read from around a body, by that name.

@@ -1,13 +1,7 @@
 """Tensors that one layer of a plan leaves in memory for another one: fusions that did not happen, priced.
 
-What an edge saves is what its layers would take less as one kernel: the tensor is neither written nor read,
-the other work of all of them is done side by side, and there is one launch instead of several. That is the
-most that a fusion can bring: whether such a kernel can be written, and whether it keeps every unit as busy,
-is not asked. Edges overlap: two edges of one layer both claim that layer, so the savings do not add up.
-
-One kernel cannot wait for another one that waits for it. So a reader joins the maker only where no path leads
-from the maker over a third layer to it: of a residual block the first convolution joins what is before the
-block, the addition at its end does not. While a reader stays behind, the tensor is written all the same.
+An edge saves at most what its layers would take less as one kernel. Edges of one layer overlap: their savings do not
+add up. A reader joins the maker only where no path leads from the maker over a third layer to it.
 """
 
 from __future__ import annotations
@@ -51,16 +45,10 @@ def plan_edges(
     outputs: Sequence[str] = (),
     runs: Sequence[int] = (),
 ) -> tuple[Edge, ...]:
-    """The edges between layers of a plan that cost a round trip through memory.
+    """The edges between layers of a plan that cost a round trip through memory, in the order of their first writes.
 
-    Args:
-        layers: In execution order.
-        accesses: What each of them touches, in the same order.
-        nodes: Of the model, to tell which fusions are to be expected; empty where there is none.
-        runs: How often each layer runs in one inference; empty where each runs once.
-
-    Returns:
-        In the order in which the tensors are first written.
+    ``accesses`` and ``runs`` (empty where each runs once) are by layer, in execution order; ``nodes`` of the model tell
+    which fusions are to be expected.
     """
     fusions = _Fusions(layers, nodes, outputs)
     values = [value for value in _values(layers, accesses, frozenset(outputs)) if value.readers]
@@ -97,20 +85,10 @@ def plan_edges(
 def priced_edges(
     edges: Sequence[Edge], works: Sequence[Work | None], estimates: Sequence[Estimate | None]
 ) -> tuple[PlanEdge, ...]:
-    """The edges with what their layers would take less as one on a device, most first.
+    """The edges with what their layers would take less as one on a device, most first; those without a price last.
 
-    The attainable times of the maker and of the readers that can join it, less that of the one layer which does all
-    they do without the edge; 0 where no reader can join. Of the time that each layer needs for DRAM and L2 it saves the
-    part that the edge has in the bytes of the layer: the cache model says how many bytes of a layer go to DRAM and not
-    which, so that they are taken to be spread evenly over its tensors, and an edge between layers that find everything
-    in the L2 saves time of the L2 alone.
-
-    Args:
-        works: By layer of the plan and of one of its runs, as are ``estimates``.
-
-    Returns:
-        Those that save most first, of equal ones in the order given; at the end those without a price, since the work
-            of one of their layers is not known.
+    The attainable times of the maker and of the readers that can join it, less that of one layer that does all.
+    Bytes to DRAM are taken to be spread evenly over the tensors of a layer. ``works`` are of one run.
     """
     known: dict[tuple[object, ...], int | None] = {}
     """Alike layers share an estimate, and edges between such layers save the same."""

@@ -1,17 +1,8 @@
 """Which nodes an engine would run as one kernel, estimated from the structure of the graph alone.
 
-No engine is built: an optimiser knows its kernels and times them, this knows neither. The rules are
-those that TensorRT lists under "Types of Fusions" (`RULES` says which is whose); where the list says
-"may be fused", they are. So a group is what a good engine can do, and its time a lower bound.
-
-Two steps are all that is ever done to the graph of groups. A group joins its consumer when that is
-its only one, or joins its producer when that is its only one: then no other path leads from the one
-to the other, so contracting the edge makes no cycle, and groups stay convex and can be put in order.
-The epilogue of a product is such a contraction in several steps: every path out of it leads through
-its last node.
-
-A tensor whose elements follow from shapes and constants alone orders nothing: it is known before the
-run, and so is what is computed of such tensors only.
+The rules are those that TensorRT lists under "Types of Fusions" (`RULES`): a group is what a good engine can do, its
+time a lower bound. A group joins its only consumer or its only producer, so that no edge makes a cycle; an epilogue of
+a product is several such steps. What follows from shapes and constants alone orders nothing.
 """
 
 from __future__ import annotations

@@ -85,11 +85,7 @@ def unit_terms(work: Work, roof: Roof) -> dict[str, Fraction]:
 def predict_layers(
     layers: Sequence[Layer], works: Mapping[str, Work | None], ceilings: Ceilings, outputs: Collection[str] = ()
 ) -> dict[str, Estimate | None]:
-    """An estimate for every layer, None where its work is unknown.
-
-    Args:
-        layers: In execution order; their tensors carry the shapes of the run.
-    """
+    """An estimate for every layer in execution order, None where its work is unknown."""
     accesses, kept = layer_accesses(layers, works, outputs)
     traffic = steady_state_traffic(accesses, ceilings.cache_bytes, outputs=kept)
     apart = _out_of_place(accesses)

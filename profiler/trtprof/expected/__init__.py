@@ -1,14 +1,8 @@
-"""What good library kernels reach, learned from measurements by others.
+"""What good library kernels reach: a median with a band from the tenth to the ninetieth percentile.
 
-An expectation is a median with a band, the tenth part of kernels under it and the tenth above: of kernels of libraries
-(cuBLAS, cuDNN, CUTLASS, FlashAttention and the like) that compute the same on the same board. It is made by
-gradient-boosted trees over the terms of the roofline (`features`), which `scripts/expected/train.py` grows from three
-public collections of measurements; ``data/model.json`` names them, with commit and licence, and counts what was left
-out.
-
-It is refused where nothing like it was measured: for a kind of work, a dtype or an architecture without data. Where
-only the GPU is not among those measured, or a shape lies outside of theirs, it is made with the band that such cases
-had when they were held out, and says so.
+Gradient-boosted trees over the terms of the roofline (`features`), which `scripts/expected/train.py` grows from three
+public collections of measurements; ``data/model.json`` names them, with commit and licence. Refused for a kind of
+work, a dtype or an architecture without data; with a wider band where only the GPU or the shape is new.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Correct expected times for one device, from kernels that were timed on it.
 
-What the device takes over what was expected of it is made a smooth function of the dimensions by Gaussian process
-regression (C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, chapter 2): near to
-measured rows it follows them, far from them, and with few of them, it stays at what was expected. The band becomes that
-of the errors at each row of what the other rows say of it (leave one out, ibid. 5.4.2).
+Gaussian process regression (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 2) over the
+dimensions; the band is that of the leave-one-out errors (5.4.2).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """torch's two steps: a module captured as an ExportedProgram, and that translated to ONNX.
 
-A dynamic dimension is first captured as a strict `torch.export.Dim`, which proves that it may be any
-number. Where torch finds a condition instead, the dimension is captured without that proof, and the
-condition is said. Source: the documentation of `torch.export`, "Expressing Dynamism".
+A dynamic dimension is first captured as a strict `torch.export.Dim`; where torch finds a condition instead, without
+that proof, and the condition is said. Source: the documentation of `torch.export`, "Expressing Dynamism".
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What makes a model file fit to use: the ONNX checker's rules, held without reading the weights.
-
-The checker sees a copy of the model with one element in place of what was left out; what lies in files beside the
-model is checked here.
-"""
+"""What makes a model file fit to use: the ONNX checker's rules, held without reading the weights."""
 
 from __future__ import annotations
 
@@ -112,11 +108,7 @@ def _check_place(path: Path, location: str, name: str, size: int) -> None:
 
 
 def check_model(path: Path, proto: ModelProto) -> str:
-    """The ONNX checker, with one defect mended: a graph output that declares no shape.
-
-    Returns:
-        What was mended in ``proto``, in words, or nothing.
-    """
+    """The ONNX checker, with one defect mended: a graph output without a shape. Returns what was mended, in words."""
     reason = _refused(path, proto)
     if not reason:
         return ""

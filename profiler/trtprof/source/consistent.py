@@ -1,7 +1,6 @@
 """Guessed dimensions that the graph contradicts, and numbers in their place that it allows.
 
-A guess is propagated through shape inference. Where a node's inputs cannot belong together then (a Concat of maps of
-different height, an LSTM whose state is of another batch, a Reshape to a constant), other numbers are tried: what the
+Where a node's inputs cannot belong together (a Concat of maps of different height), other numbers are tried: what the
 two sizes that clash are solved for, and the sizes that models are made for.
 """
 

@@ -1,8 +1,6 @@
-"""Values of the small tensors that shapes depend on.
+"""Values of the small tensors that shapes depend on, such as the pads that exporters write as a little graph.
 
-Exporters write the pads of a Pad or the target of a Reshape as a little graph over constants and
-shapes, which `onnx.shape_inference` follows only in part. The nodes of such graphs are evaluated one
-by one with onnx's own reference implementation; what was computed once is not computed again.
+`onnx.shape_inference` follows such graphs only in part: they are evaluated with onnx's reference implementation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A PyTorch module exported to ONNX: ``package.module:factory`` in place of a file.
-
-The module is captured with ``torch.export`` and translated by ``torch.onnx.export(dynamo=True)``;
-dimensions are those of ``--shapes``, fixed unless ``--dynamic`` names them. torch is imported only
-when something is exported.
-"""
+"""A PyTorch module exported to ONNX by ``torch.onnx.export(dynamo=True)``: ``package.module:factory`` for a file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Shapes that `onnx.shape_inference` leaves open, worked out node by node.
 
-Exporters compute shapes with ops that its propagation of values does not follow (Div, Where, Range,
-Min), and one such value leaves all that follows open. With the inputs bound, those values are known:
-a walk in graph order evaluates them, and infers each open node again with them.
+It does not follow values through Div, Where, Range or Min; with the inputs bound, a walk in graph order evaluates them
+and infers each open node again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Which values each graph input gets: from a file, or random but valid for the ops that read it.
 
-Random integers into a Gather must lie inside its table, a mask is 0 or 1, a sequence length is
-the length of the sequence. The rules look through ops that only move data.
+Random integers into a Gather lie inside its table, a mask is 0 or 1, a sequence length the length of the sequence.
 """
 
 from __future__ import annotations
@@ -156,11 +155,7 @@ def plan_inputs(
     nodes: Sequence[Node],
     files: Mapping[str, FileHeader],
 ) -> list[InputTensor]:
-    """How each input is filled, in the order of the graph inputs.
-
-    Args:
-        shapes: Bound shape of each.
-    """
+    """How each input is filled, in the order of the graph inputs (``shapes``: bound shape of each)."""
     readers: dict[str, list[tuple[Node, int]]] = defaultdict(list)
     for node in nodes:
         for index, tensor in enumerate(node.op.inputs):

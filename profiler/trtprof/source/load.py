@@ -37,6 +37,8 @@ from trtprof.source.consistent import Clash, clash_of, settled
 from trtprof.source.forward import complete, one_sided
 from trtprof.source.shapes import Binding, Instead, bind_shapes
 
+Shapes = Mapping[str, tuple[int, ...]]
+"""As given, by input."""
 _MAX_BYTES = 2**31 - 1
 """Largest protobuf that can be read; ONNX keeps bigger weights in files beside the model."""
 
@@ -75,10 +77,9 @@ class LoadedModel:
         """The file with its weights, changed as ``proto`` was; external data stays where it is."""
         with _readable(self.path):
             proto = ModelProto.FromString(self.path.read_bytes())
-        with _damage_shown(self.path):
-            proto, names, _ = _flat(self.path, proto, plugins=plugins)
-            proto.graph.ClearField("output")
-            proto.graph.output.extend(self.proto.graph.output)
+        proto, names, _ = _flat(self.path, proto, plugins=plugins)
+        proto.graph.ClearField("output")
+        proto.graph.output.extend(self.proto.graph.output)
         callers = {call.name for call in self.calls.values()} if plugins else set()
         inner = self.calls if plugins else {}
         kept = {name: old for name, old in names.items() if name not in callers}
@@ -96,26 +97,21 @@ def load_model(path: str | Path) -> LoadedModel:
     """Read and check an ONNX file; give unnamed and duplicate nodes unique names."""
     path = Path(path)
     loaded = LoadedModel(path, _read(path))
-    with _damage_shown(path):
-        tensors = stored_of(loaded.proto).tensors
-        loaded.external_data = any(tensor.data_location == EXTERNAL for tensor in tensors)
-        check_external_data(path, tensors)
-        mended = check_model(path, loaded.proto)
-        if mended:
-            loaded.assumptions.append(mended)
-            loaded.changed = True
-        functions = sum(function.domain != PLUGINS for function in loaded.proto.functions)
-        loaded.changed = loaded.changed or bool(loaded.proto.functions)
-        loaded.proto, loaded.original_names, loaded.calls = _flat(path, loaded.proto)
-        loaded.graphs = dict(onnx_graph.all_graphs(loaded.proto.graph))
-        if functions:
-            loaded.assumptions.append(f"{functions} local functions were inlined before the build")
-        if loaded.calls:
-            count = len({call.name for call in loaded.calls.values()})
-            loaded.assumptions.append(
-                f"custom nodes of plugins, priced by their functions, each as one kernel: {count}"
-            )
-        loaded.changed = loaded.changed or loaded.renamed > 0
+    tensors = stored_of(loaded.proto).tensors
+    loaded.external_data = any(tensor.data_location == EXTERNAL for tensor in tensors)
+    check_external_data(path, tensors)
+    mended = check_model(path, loaded.proto)
+    functions = sum(function.domain != PLUGINS for function in loaded.proto.functions)
+    loaded.changed = bool(mended or loaded.proto.functions)
+    loaded.proto, loaded.original_names, loaded.calls = _flat(path, loaded.proto)
+    loaded.graphs = dict(onnx_graph.all_graphs(loaded.proto.graph))
+    loaded.changed = loaded.changed or loaded.renamed > 0
+    custom = len({call.name for call in loaded.calls.values()})
+    loaded.assumptions += [
+        *([mended] if mended else []),
+        *([f"{functions} local functions were inlined before the build"] if functions else []),
+        *([f"custom nodes of plugins, priced by their functions, each as one kernel: {custom}"] if custom else []),
+    ]
     return loaded
 
 
@@ -142,17 +138,6 @@ def _flat(
     names, _ = onnx_graph.name_nodes(proto)
     calls = {name: calls[old] for name, old in names.items() if old in calls}
     return proto, {name: before.get(old, old) for name, old in names.items()}, calls
-
-
-@contextmanager
-def _damage_shown(path: Path) -> Iterator[None]:
-    """Say which file it is that turns out to have a name that is no text."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise ModelError(
-            f"{path} is damaged", why=f"a name in it is not text: {error}", fix="copy it again, or " + EXPORT_HINT
-        ) from None
 
 
 @contextmanager
@@ -235,16 +220,11 @@ class Outline(NamedTuple):
 
 def outline(path: Path) -> Outline:
     """The inputs of a model, its size, and the files beside it; nothing else of it is checked."""
-    with _damage_shown(path):
-        proto = _read(path)
-        places = {
-            entry.value
-            for tensor in stored_of(proto).tensors
-            if tensor.data_location == EXTERNAL
-            for entry in tensor.external_data
-            if entry.key == "location"
-        }
-        return Outline(tuple(graph_inputs(proto)), len(proto.graph.node), tuple(sorted(places)))
+    proto = _read(path)
+    outside = (tensor for tensor in stored_of(proto).tensors if tensor.data_location == EXTERNAL)
+    entries = (entry for tensor in outside for entry in tensor.external_data)
+    places = {entry.value for entry in entries if entry.key == "location"}
+    return Outline(tuple(graph_inputs(proto)), len(proto.graph.node), tuple(sorted(places)))
 
 
 def graph_inputs(proto: ModelProto) -> list[Tensor]:
@@ -254,9 +234,18 @@ def graph_inputs(proto: ModelProto) -> list[Tensor]:
     return [onnx_graph.tensor_from_value_info(info) for info in proto.graph.input if info.name not in constants]
 
 
+class KnownTensors(NamedTuple):
+    """The tensors that the nodes of a `Source` are made with, by graph path and name; what inference said."""
+
+    tensors: dict[str, dict[str, Tensor]]
+    notes: list[str]
+    refused: list[Clash]  # Nodes that inference finds fault with
+    idle: frozenset[str] = frozenset()  # Paths of the branches that are not taken
+
+
 def source_of(
     loaded: LoadedModel,
-    given_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    given_shapes: Shapes | None = None,
     batch: int | None = None,
     input_files: Mapping[str, Path] | None = None,
     seed: int = 0,
@@ -275,57 +264,10 @@ def source_of(
             and the digest of the file, for which it is read in full, stays empty.
         instead: What to assume of dimensions that nobody gave, by name; None looks for what the graph allows.
     """
-    with _damage_shown(loaded.path):
-        return _source_of(
-            loaded,
-            given_shapes or {},
-            batch,
-            input_files or {},
-            seed,
-            feed=feed,
-            symbols=symbols,
-            known=known,
-            instead=instead,
-        )
-
-
-class KnownTensors(NamedTuple):
-    """The tensors that the nodes of a `Source` are made with, by graph path and name; what inference said."""
-
-    tensors: dict[str, dict[str, Tensor]]
-    notes: list[str]
-    refused: list[Clash]  # Nodes that inference finds fault with
-    idle: frozenset[str] = frozenset()  # Paths of the branches that are not taken
-
-
-def tensors_of(
-    loaded: LoadedModel,
-    given_shapes: Mapping[str, tuple[int, ...]],
-    batch: int | None = None,
-    symbols: Mapping[str, int] | None = None,
-) -> KnownTensors:
-    """What `source_of` infers, without the nodes."""
-    with _damage_shown(loaded.path):
-        binding = bind_shapes(graph_inputs(loaded.proto), given_shapes, batch, symbols=symbols, feed=False)
-        return _known_tensors(loaded, binding)
-
-
-def _source_of(
-    loaded: LoadedModel,
-    given_shapes: Mapping[str, tuple[int, ...]],
-    batch: int | None,
-    input_files: Mapping[str, Path],
-    seed: int,
-    *,
-    feed: bool,
-    symbols: Mapping[str, int] | None,
-    known: KnownTensors | None,
-    instead: Mapping[str, Instead] | None,
-) -> Source:
     proto = loaded.proto
     inputs = graph_inputs(proto)
-    shapes = dict(given_shapes)
-    files = input_values.check_files(inputs, input_files)
+    shapes = dict(given_shapes or {})
+    files = input_values.check_files(inputs, input_files or {})
     for name, header in files.items():
         shapes.setdefault(name, header.shape)
     if instead is not None:
@@ -388,6 +330,15 @@ def _source_of(
     )
 
 
+def tensors_of(
+    loaded: LoadedModel, given_shapes: Shapes, batch: int | None = None, symbols: Mapping[str, int] | None = None
+) -> KnownTensors:
+    """What `source_of` infers, without the nodes."""
+    return _known_tensors(
+        loaded, bind_shapes(graph_inputs(loaded.proto), given_shapes, batch, symbols=symbols, feed=False)
+    )
+
+
 MOST_ELEMENTS = 2**50
 """A tensor of more is in no memory, and what is said of it would be no number that anybody can use."""
 
@@ -408,22 +359,14 @@ def _check_sizes(path: Path, nodes: Iterable[Node]) -> None:
 
 
 def bound_as_allowed(
-    loaded: LoadedModel,
-    given_shapes: Mapping[str, tuple[int, ...]],
-    batch: int | None,
-    symbols: Mapping[str, int] | None = None,
+    loaded: LoadedModel, given_shapes: Shapes, batch: int | None, symbols: Mapping[str, int] | None = None
 ) -> Binding:
     """How `source_of` binds a model that will not run."""
     return _allowed(loaded, given_shapes, batch, symbols or {}, feed=False)[0]
 
 
 def _allowed(
-    loaded: LoadedModel,
-    shapes: Mapping[str, tuple[int, ...]],
-    batch: int | None,
-    symbols: Mapping[str, int],
-    *,
-    feed: bool,
+    loaded: LoadedModel, shapes: Shapes, batch: int | None, symbols: Mapping[str, int], *, feed: bool
 ) -> tuple[Binding, KnownTensors | None]:
     """The binding, with other guesses where the graph contradicts one; and what is known of the tensors then."""
     inputs = graph_inputs(loaded.proto)
@@ -431,18 +374,19 @@ def _allowed(
     binding = bind_shapes(inputs, shapes, batch, symbols, feed=feed, instead=loaded.instead.get(key))
     if not binding.guesses or key in loaded.instead:
         return binding, None
-    latest: list[tuple[Binding, KnownTensors]] = []
+    latest: tuple[Binding, KnownTensors | None] = binding, None
 
     def attempt(instead: Mapping[str, Instead]) -> list[Clash]:
+        nonlocal latest
         bound = bind_shapes(inputs, shapes, batch, symbols, feed=feed, instead=instead)
         known = _known_tensors(loaded, bound)
-        latest[:] = [(bound, known)]
+        latest = bound, known
         return _clashes(loaded, known)
 
     chosen, left = settled(binding.guesses, attempt, len(loaded.original_names))
     loaded.instead[key] = chosen
     if not chosen and not left:
-        return latest[0]
+        return latest
     binding = bind_shapes(inputs, shapes, batch, symbols, feed=feed, instead=chosen)
     if left:
         names = ", ".join(guess.name for guess in binding.guesses)
@@ -480,10 +424,7 @@ def _clashes(loaded: LoadedModel, known: KnownTensors) -> list[Clash]:
 
 
 def _mend_outputs(loaded: LoadedModel, known: Mapping[str, Tensor]) -> None:
-    """Have graph outputs declare the rank that they have, and no size that they have not.
-
-    ONNX Runtime only warns of such an output, until it is to write a second one to the place of the first.
-    """
+    """Have graph outputs declare the rank that they have, and no wrong size: ONNX Runtime fails on a second run."""
     for output in loaded.proto.graph.output:
         found, declared = known.get(output.name), output.type.tensor_type
         if found is None or found.shape is None or found.kind != "tensor" or not declared.HasField("shape"):

@@ -38,11 +38,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
         symbols: Mapping[str, int] | None = None,
         **export: Any,
     ) -> ModelRequest:
-        """A request from what was written.
-
-        Args:
-            shapes: Values of ``--shapes``; see `shapes.parse_shapes`.
-        """
+        """A request from what was written (``shapes``: values of ``--shapes``; see `shapes.parse_shapes`)."""
         given = tuple(shapes)
         how = ExportOptions(shapes=parse_shapes(given), **export)
         return cls(str(model), batch, how, given, dict(symbols or {}))

@@ -53,11 +53,9 @@ class SkimError(Exception):
 
 
 def read_model(path: Path, integers: int) -> ModelProto:
-    """Read a model without the elements of its large tensors.
+    """A model without the elements of its large tensors.
 
-    Args:
-        integers: int32 and int64 tensors of at most this many elements keep them, for they may decide shapes; other
-            tensors only within `SMALL_BYTES`.
+    int32 and int64 tensors of at most ``integers`` elements keep them, for they may decide shapes.
     """
     with path.open("rb", buffering=0) as file:
         skimmer = _Skimmer(file, 8 * integers)

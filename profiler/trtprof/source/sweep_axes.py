@@ -125,12 +125,7 @@ def _values_error(given: str, why: str, grammar: str) -> UsageError:
 def place_sweeps(
     inputs: Sequence[Tensor], axes: Sequence[Axis], given: Mapping[str, tuple[int, ...]], batch: int | None = None
 ) -> tuple[SweptDim, ...]:
-    """Find the dimensions that a sweep goes over.
-
-    Args:
-        axes: Result of `parse_sweeps`.
-        batch: Value of ``--batch``.
-    """
+    """The dimensions that the axes of `parse_sweeps` go over; ``batch`` is the value of ``--batch``."""
     chosen = chosen_shapes(inputs, given)
     found: list[SweptDim] = []
     owners: dict[str, str] = {}

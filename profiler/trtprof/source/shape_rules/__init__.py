@@ -1,8 +1,6 @@
 """Output shapes of ops for which onnx has no shape inference: those of runtimes, and some of ai.onnx.ml.
 
-A rule takes an `Op` whose inputs are known and returns dtype and shape of its outputs in order, None
-for one that it says nothing of. What is not known of an input stays open in what follows from it: a
-rank as None, a dimension as ``?``.
+What is not known of an input stays open in what follows from it: a rank as None, a dimension as ``?``.
 """
 
 from __future__ import annotations

@@ -6,27 +6,7 @@ from collections.abc import Sequence
 
 from trtprof.base.records import Dim, Op, Tensor
 from trtprof.source.shape_rules import rule
-from trtprof.source.shape_rules._dims import (
-    MS,
-    Shape,
-    dims,
-    dtype,
-    given,
-    integer,
-    integers,
-    like,
-    made,
-    most,
-    over,
-    plus,
-    replaced,
-    required,
-    shape,
-    single,
-    text,
-    times,
-    values,
-)
+from trtprof.source.shape_rules._dims import *
 
 
 def _optional(op: Op, index: int) -> Shape | None:

@@ -7,26 +7,7 @@ from itertools import pairwise
 
 from trtprof.base.records import Dim, Op, Tensor
 from trtprof.source.shape_rules import rule
-from trtprof.source.shape_rules._dims import (
-    MS,
-    Shape,
-    axis_of,
-    dims,
-    dtype,
-    given,
-    integer,
-    integers,
-    like,
-    made,
-    over,
-    plus,
-    required,
-    rounded_up,
-    shape,
-    text,
-    times,
-    values,
-)  # fmt: skip
+from trtprof.source.shape_rules._dims import *
 
 NCHWC = "com.microsoft.nchwc"
 NHWC = "com.ms.internal.nhwc"

@@ -7,27 +7,7 @@ from collections.abc import Sequence
 from trtprof.base import onnx_graph
 from trtprof.base.records import Dim, Op, Tensor
 from trtprof.source.shape_rules import rule, rules
-from trtprof.source.shape_rules._dims import (
-    MS,
-    Shape,
-    axis_of,
-    broadcast,
-    dims,
-    dtype,
-    given,
-    integer,
-    integers,
-    like,
-    made,
-    over,
-    plus,
-    reduced,
-    required,
-    rounded_up,
-    shape,
-    values,
-    with_last,
-)
+from trtprof.source.shape_rules._dims import *
 
 
 @rule(

@@ -7,22 +7,7 @@ from collections.abc import Sequence
 from trtprof.base import onnx_graph
 from trtprof.base.records import Dim, Op, Tensor
 from trtprof.source.shape_rules import rule, rules
-from trtprof.source.shape_rules._dims import (
-    MS,
-    Shape,
-    dims,
-    dtype,
-    given,
-    integer,
-    like,
-    made,
-    matmul,
-    required,
-    shape,
-    times,
-    values,
-    with_last,
-)
+from trtprof.source.shape_rules._dims import *
 
 
 def _turned(shape_: Shape | None, matrix: bool, batch: bool) -> Shape | None:

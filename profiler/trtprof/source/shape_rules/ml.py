@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trtprof.base.records import Dim, Op, Tensor
 from trtprof.source.shape_rules import rule, rules
-from trtprof.source.shape_rules._dims import Shape, count, dtype, integer, like, made, over, shape, text
+from trtprof.source.shape_rules._dims import *
 
 ML = "ai.onnx.ml"
 

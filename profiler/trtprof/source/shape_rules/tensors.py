@@ -6,26 +6,7 @@ from collections.abc import Sequence
 
 from trtprof.base.records import Dim, Op, Tensor
 from trtprof.source.shape_rules import rule, rules
-from trtprof.source.shape_rules._dims import (
-    MS,
-    Shape,
-    dims,
-    dtype,
-    gathered,
-    given,
-    integer,
-    like,
-    made,
-    over,
-    plus,
-    required,
-    shape,
-    single,
-    text,
-    times,
-    values,
-    with_last,
-)
+from trtprof.source.shape_rules._dims import *
 
 
 def _embedded(op: Op, kind: str) -> list[Tensor | None]:
