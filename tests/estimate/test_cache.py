@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,16 +127,6 @@ def test_three_layers_by_hand() -> None:
     assert dram(list(steady_state_traffic(accesses, 19).values())) == 1
 
 
-@pytest.mark.parametrize("size", [30, 300, 3000])
-def test_a_stream_leaves_a_share_of_its_output(size: int) -> None:
-    """Half of the cache is full of its end; of a layer that reads three times as much as it writes, a quarter."""
-    relu, add = Access("relu", {"x": size}, {"y": size}), Access("add", {"x": size, "z": 2 * size}, {"y": size})
-    for layer, left in ((relu, 20), (add, 10)):
-        assert traffic_of_accesses([layer, Access("after", {"y": left}, {})], 40)[1] == Traffic(left, 0)
-        more = traffic_of_accesses([layer, Access("after", {"y": left + 10}, {})], 40)[1]
-        assert more.cache_bytes <= left
-
-
 def test_an_intermediate_pushed_out_before_its_last_read_is_written_and_read_again() -> None:
     """Cache of 10. ``a`` waits for layer three while layer two streams ``w`` through the cache."""
     accesses = [
@@ -149,37 +138,6 @@ def test_an_intermediate_pushed_out_before_its_last_read_is_written_and_read_aga
     # Read by the next layer, a is dead when w comes: its 4 bytes are free for the 3 of w that it pushed out.
     early = [accesses[0], Access("next", {"a": 4}, {}), accesses[1]]
     assert traffic_of_accesses(early, 10) == [Traffic(4, 0), Traffic(4, 0), Traffic(6, 3)]
-
-
-def test_the_bytes_that_fit_into_free_room_save_the_rest_of_a_tensor() -> None:
-    """Cache of 10. Half of ``w`` is pushed out by ``a``, whose room is free again when ``w`` is read.
-
-    After ``two``: w b, 2 free. As ``one`` writes a (4), 2 bytes of w must go: 4 of w, b a. ``two`` reads a,
-    then w: 2 missing, 0 free, so it pushes itself out. Read after a is dead, its 2 missing bytes fit.
-    """
-    together = [Access("one", {"b": 2}, {"a": 4}), Access("two", {"a": 4, "w": 6}, {})]
-    assert traffic_of_accesses(together, 10) == [Traffic(4, 2), Traffic(4, 6)]
-    apart = [Access("one", {"b": 2}, {"a": 4}), Access("two", {"a": 4}, {}), Access("three", {"w": 6}, {})]
-    assert traffic_of_accesses(apart, 10) == [Traffic(6, 0), Traffic(4, 0), Traffic(4, 2)]
-
-
-def test_a_tensor_larger_than_the_cache_streams_and_takes_the_rest_with_it() -> None:
-    accesses = [Access("small", {"w": 2}, {}), Access("large", {"x": 11}, {}), Access("again", {"w": 2}, {})]
-    assert steady_state_traffic(accesses, 10) == {
-        "small": Traffic(2, 0),  # read by the last layer of the inference before
-        "large": Traffic(0, 11),
-        "again": Traffic(0, 2),
-    }
-    # x is pushed out by w, one byte too many: a cyclic scan of 13 bytes finds nothing in 12.
-    assert steady_state_traffic(accesses, 12)["large"] == Traffic(0, 11)
-    assert dram(traffic_of_accesses(accesses, 13)) == 0
-
-
-def test_an_output_is_written_back_when_it_does_not_survive_until_it_is_overwritten() -> None:
-    assert steady_state_traffic([Access("only", {}, {"y": 11})], 10) == {"only": Traffic(0, 11)}
-    assert steady_state_traffic([Access("only", {"w": 6}, {"y": 4})], 10) == {"only": Traffic(10, 0)}
-    # With half of the room, 3 of w and 2 of y are left, which the first bytes of w push out before they are reached.
-    assert steady_state_traffic([Access("only", {"w": 6}, {"y": 4})], 5) == {"only": Traffic(0, 10)}
 
 
 def test_outputs_are_what_is_named_or_what_is_not_read_after_it_was_written() -> None:
@@ -205,12 +163,6 @@ def test_a_tensor_that_is_changed_in_place_needs_its_room_once() -> None:
     assert traffic_of_accesses(state, 8) == [Traffic(0, 8), Traffic(0, 8)]
 
 
-def test_a_layer_that_runs_several_times_has_the_sum_of_its_runs() -> None:
-    accesses = [Access("body", {"w": 4}, {}), Access("body", {"w": 4}, {}), Access("other", {"x": 3}, {})]
-    assert traffic_of_accesses(accesses, 6) == [Traffic(0, 4), Traffic(4, 0), Traffic(0, 3)]
-    assert steady_state_traffic(accesses, 6) == {"body": Traffic(4, 4), "other": Traffic(0, 3)}
-
-
 def test_a_part_of_a_tensor_is_found_where_the_tensor_is() -> None:
     """Cache of 10. ``a`` is written (8), and 3 of its bytes are read: the other 5 nobody needs."""
     accesses = [Access("one", {}, {"a": 8}), Access("gather", {"a": 3}, {"b": 3}), Access("next", {"b": 3, "w": 7}, {})]
@@ -222,20 +174,6 @@ def test_a_part_of_a_tensor_is_found_where_the_tensor_is() -> None:
     # A table of which a part is looked up needs no more room than that.
     table = [Access("once", {"table": 90}, {}), Access("lookup", {"table": 4}, {}), Access("lookup", {"table": 4}, {})]
     assert traffic_of_accesses(table, 10) == [Traffic(0, 90), Traffic(4, 0), Traffic(4, 0)]
-
-
-def test_a_tensor_without_bytes_is_never_missed() -> None:
-    accesses = [Access("one", {"empty": 0}, {"nothing": 0}), Access("two", {"nothing": 0}, {"y": 4})]
-    assert traffic_of_accesses(accesses, 0) == [Traffic(0, 0), Traffic(0, 4)]
-
-
-def test_nothing_runs_and_nothing_is_negative() -> None:
-    assert steady_state_traffic([], 10) == {}
-    assert steady_state_traffic([Access("view", {}, {})], 10) == {"view": Traffic(0, 0)}
-    with pytest.raises(ValueError, match="-1"):
-        steady_state_traffic([], -1)
-    with pytest.raises(ValueError, match="size of a tensor"):
-        steady_state_traffic([Access("one", {"x": -4}, {})], 10)
 
 
 # --- laws -----------------------------------------------------------------------------------
@@ -250,14 +188,6 @@ def test_every_byte_that_a_layer_touches_is_counted_once(
     for access, one in zip(accesses, traffic, strict=True):
         assert min(one) >= 0
         assert sum(one) == touched(access)
-
-
-@given(programs(), OUTPUTS)
-def test_without_a_cache_all_goes_to_dram_and_with_room_for_all_nothing_does(
-    accesses: list[Access], outputs: Collection[str] | None
-) -> None:
-    assert dram(traffic_of_accesses(accesses, 0, outputs=outputs)) == sum(map(touched, accesses))
-    assert dram(traffic_of_accesses(accesses, ALL, outputs=outputs)) == 0
 
 
 @given(programs(), CAPACITIES, OUTPUTS)
@@ -275,30 +205,12 @@ def test_what_any_cache_must_fetch_is_fetched(
     assert dram(traffic_of_accesses(accesses, capacity, outputs=outputs)) >= compulsory
 
 
-@given(programs(), CAPACITIES, OUTPUTS)
-def test_what_is_larger_than_the_cache_comes_from_dram(
-    accesses: list[Access], capacity: int, outputs: Collection[str] | None
-) -> None:
-    for access, one in zip(accesses, traffic_of_accesses(accesses, capacity, outputs=outputs), strict=True):
-        read = sum(size for size in access.reads.values() if size > capacity)
-        written = sum(max(0, size - capacity) for size in access.writes.values())
-        assert one.dram_bytes >= read + written
-
-
 @given(programs(), CAPACITIES, CAPACITIES, OUTPUTS)
 def test_a_larger_cache_never_costs_a_layer_more(
     accesses: list[Access], capacity: int, other: int, outputs: Collection[str] | None
 ) -> None:
     small, large = (traffic_of_accesses(accesses, size, outputs=outputs) for size in sorted((capacity, other)))
     assert all(one.dram_bytes >= two.dram_bytes for one, two in zip(small, large, strict=True))
-
-
-@given(programs(), CAPACITIES, st.sets(st.sampled_from(sorted(SIZES))), st.sets(st.sampled_from(sorted(SIZES))))
-def test_to_keep_more_outputs_never_costs_less(
-    accesses: list[Access], capacity: int, outputs: set[str], more: set[str]
-) -> None:
-    few = traffic_of_accesses(accesses, capacity, outputs=outputs)
-    assert dram(few) <= dram(traffic_of_accesses(accesses, capacity, outputs=outputs | more))
 
 
 @given(programs(), CAPACITIES, OUTPUTS)

@@ -79,34 +79,6 @@ def test_few_rows_change_little_and_the_band_less() -> None:
     assert math.log(new_high / new_low) > 0.9 * math.log(high / low)
 
 
-def test_what_is_far_from_every_row_keeps_its_expectation() -> None:
-    near = slower([(4096, 4096, 4096), (8192, 4096, 4096), (4096, 8192, 4096)] * 10, 1.4)
-    _, middle, _, _ = one(product(16, 64, 64))
-    assert one(product(4096, 4096, 4096), near)[1] / one(product(4096, 4096, 4096))[1] > 1.25
-    assert one(product(16, 64, 64), near)[1] / middle < 1.2
-
-
-def test_a_row_that_went_wrong_does_not_spoil_the_others() -> None:
-    rows = [TimedWork(product(*size), one(product(*size))[1] * 1.2) for size in SIZES]
-    wrong = [row._replace(ns=row.ns * 50) if at == 20 else row for at, row in enumerate(rows)]
-    asked = product(512, 2048, 2048)
-    right, spoiled = (one(asked, learn(some, SPEC, CEILINGS))[1] for some in (rows, wrong))
-    assert spoiled / right == pytest.approx(1, rel=0.1)
-
-
-def test_rows_of_one_kind_say_nothing_of_another() -> None:
-    asked = work_at(Core(kind="attention", batch=32, m=1024, n=1024, k=128, causal=True), "bf16")
-    assert one(asked, slower(SIZES, 1.4)) == one(asked)
-
-
-def test_no_correction_promises_what_no_kernel_can() -> None:
-    asked = product(8192, 8192, 8192)
-    rate = CEILINGS.best.tensor_flops_per_s["bf16"]
-    rows = [TimedWork(product(*size), 0.98 * 2e9 * size[0] * size[1] * size[2] / rate)
-            for size in [(8192, 8192, 4096), (4096, 8192, 8192), (8192, 4096, 8192)] * 20]  # fmt: skip
-    assert one(asked, learn(rows, SPEC, CEILINGS))[0] >= round(asked.tensor_flops / rate * 1e9)
-
-
 # --- the file ----------------------------------------------------------------------------------
 
 

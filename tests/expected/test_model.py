@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,10 +59,6 @@ def test_what_nobody_measured_is_refused(asked: Work | None, gpu: str, why: str)
     assert why in found.expected_reason
 
 
-def test_without_tf32_the_cuda_cores_are_meant() -> None:
-    assert one(work("product", "fp32"), "h100-sxm5", tf32=False).expected_ns is not None
-
-
 @pytest.mark.parametrize(
     ("asked", "gpu", "basis", "why"),
     [
@@ -94,20 +89,6 @@ def test_what_is_near_to_what_was_measured_says_how(asked: Work, gpu: str, basis
     assert found.expected_ns is not None
     assert (found.expected_basis, found.expected_reason) == (basis, why)
     assert found.firm is (basis != "extrapolated")
-
-
-def test_a_gpu_whose_datasheet_is_derived_was_not_measured_whatever_it_is_called() -> None:
-    spec = gpus.find("l40s")
-    asked = work("product", "bf16", m=2048, n=4096, k=4096)
-    own, derived = (
-        expect([asked], each, gpus.ceilings(each))[0]
-        for each in (spec, msgspec.structs.replace(spec, origin="derived"))
-    )
-    assert (own.expected_basis, derived.expected_basis) == ("measured", "architecture")
-    assert own.expected_ns == derived.expected_ns
-    assert (derived.expected_p10_ns or 0) < (own.expected_p10_ns or 0)
-    assert (derived.expected_p90_ns or 0) > (own.expected_p90_ns or 0)
-    assert "is derived from its own properties: it was not measured, " in derived.expected_reason
 
 
 def test_a_gpu_that_was_not_measured_has_a_wider_band() -> None:
@@ -145,20 +126,6 @@ def test_an_expectation_lies_in_its_band_and_never_under_the_bound(
     assert found.expected_p10_ns >= 0.99 * least - 1
 
 
-def test_layers_alike_take_the_same_wherever_they_stand() -> None:
-    spec = gpus.find("h100-sxm5")
-    asked = [work("product", m=64 * m) for m in (1, 2, 1, 3)] + [None]
-    together = expect(asked, spec, gpus.ceilings(spec))
-    assert together[0] == together[2]
-    assert together == tuple(one(each, "h100-sxm5") for each in asked)
-
-
-def test_what_is_done_to_a_result_on_its_way_out_is_part_of_its_product() -> None:
-    plain = work("product", m=4096, n=4096, k=4096)
-    fused = msgspec.structs.replace(plain, vector_flops=3 * 4096 * 4096, special={"erf": 4096 * 4096})
-    assert one(fused, "h100-sxm5") == one(plain, "h100-sxm5")
-
-
 def test_a_convolution_in_16_bits_is_shown_as_its_product_and_no_verdict_rests_on_it() -> None:
     found, product = (
         one(work(kind, "fp16", m=4096, n=256, k=1152), "h100-sxm5") for kind in ("convolution", "product")
@@ -172,13 +139,6 @@ def test_a_convolution_in_16_bits_is_shown_as_its_product_and_no_verdict_rests_o
     assert not found.firm
     rows = nearest(work("convolution", "fp16", m=4096, n=256, k=1152), gpus.find("h100-sxm5"))
     assert rows == nearest(work("product", "fp16", m=4096, n=256, k=1152), gpus.find("h100-sxm5")) != ()
-
-
-def test_a_product_ten_times_as_deep_takes_longer() -> None:
-    shallow, deep = (one(work("product", m=4096, n=4096, k=k), "h100-sxm5").expected_ns for k in (512, 5120))
-    assert shallow is not None
-    assert deep is not None
-    assert deep > 4 * shallow
 
 
 def test_a_board_that_is_short_of_power_takes_longer_for_products_on_cuda_cores() -> None:

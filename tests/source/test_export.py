@@ -45,7 +45,8 @@ def needs_torch(function: Callable[..., None]) -> Callable[..., None]:
     missing = pytest.mark.skipif(
         not _TORCH, reason="torch or onnxscript is not installed: pip install 'trtprof[export]'"
     )
-    return pytest.mark.nightly(missing(function))
+    marked: Callable[..., None] = pytest.mark.nightly(missing(function))
+    return marked
 
 
 NETS = """
