@@ -200,10 +200,7 @@ def with_external_data(tmp_path: Path) -> Path:
     """Two nodes of one name, which must be renamed, and weights in a file of their own."""
     folder = tmp_path / "model"
     folder.mkdir()
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["h"]),
-        helper.make_node("MatMul", ["h", "w"], ["y"]),
-    ]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["y"])]
     path = save(folder / "m.onnx", nodes, [4, 256], constants=(dense(),))
     model = onnx.load(str(path))
     onnx.save(model, str(path), save_as_external_data=True, location="weights.data", size_threshold=1024)

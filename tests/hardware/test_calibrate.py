@@ -29,12 +29,7 @@ from trtprof.hardware._workloads import (
     special_workloads,
     vector_workloads,
 )
-from trtprof.hardware.calibrate import (
-    QUICK_BAND,
-    calibrate,
-    measure_in_child,
-    merge,
-)
+from trtprof.hardware.calibrate import QUICK_BAND, calibrate, measure_in_child, merge
 from trtprof.hardware.gpus import ridge_points
 from trtprof.source.load import load_model, source_of
 

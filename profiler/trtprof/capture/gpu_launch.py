@@ -48,10 +48,8 @@ from trtprof.runtime.nvml_session import ask, opened
 AskedCollector = Literal["auto", "nsys", "cupti", "none"]
 Request = OrtCudaRequest | TensorrtRequest
 
-CLEAN_CLOCKS_FILE = "clean_clocks.json"
-"""`records.ClockSummary` of the phase ``clean``, beside `CLEAN_FILE`."""
-NSYS_NAME = "nsys"
-"""Of the report and the log of nsys in the run folder, without their suffixes."""
+CLEAN_CLOCKS_FILE = "clean_clocks.json"  # `records.ClockSummary` of the phase ``clean``, beside `CLEAN_FILE`
+NSYS_NAME = "nsys"  # Of the report and the log of nsys in the run folder, without their suffixes
 
 _INJECTED = (nsys.INJECTION_VARIABLE, cupti.INJECTION_VARIABLE)
 """Variables that load a tool into a program: CUDA's, and NVTX'."""
@@ -59,8 +57,7 @@ _ONLY_TIMES = "--collector none measures times of inferences alone"
 
 _START_S = 900.0
 """What nsys may take for all that does not grow with the inferences: loading libraries and the model, its report."""
-_SLOWER = 50.0
-"""How many times slower than without nsys the inferences may be before it counts as hung."""
+_SLOWER = 50.0  # How many times slower than without nsys the inferences may be before it counts as hung
 
 
 # --- which collector ------------------------------------------------------------------------
@@ -125,21 +122,13 @@ def _usable_nsys() -> nsys.Nsys:
 
 
 class _Profiled(NamedTuple):
-    """What the second phase found.
+    """What the second phase found."""
 
-    Attributes:
-        times: The worker's own record.
-        clocks: During its inferences.
-        trace: What the collector saw; None where there is none.
-        command: Of nsys.
-        notes: Of nsys.
-    """
-
-    times: ProfiledTimes
-    clocks: ClockSummary
-    trace: GpuTrace | None = None
-    command: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    times: ProfiledTimes  # The worker's own record
+    clocks: ClockSummary  # During its inferences
+    trace: GpuTrace | None = None  # What the collector saw; None where there is none
+    command: tuple[str, ...] = ()  # Of nsys
+    notes: tuple[str, ...] = ()  # Of nsys
 
 
 def capture_gpu(

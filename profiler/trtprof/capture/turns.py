@@ -27,29 +27,20 @@ WORKER = "trtprof.capture.workers.turns"
 
 T = TypeVar("T")
 Samples = npt.NDArray[np.int64]
-_SLOW = 10.0
-"""A turn that takes so many times as long as it should, and `_LEAST_S` more, is a hang."""
+_SLOW = 10.0  # A turn that takes so many times as long as it should, and `_LEAST_S` more, is a hang
 _LEAST_S = 20.0
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that can be run.
+    """Something that can be run."""
 
-    Attributes:
-        name: What it is called where something is said of it, such as ``the original``.
-        inputs: Its inputs.
-        seed: Of their values.
-        session: A session of ONNX Runtime, on the CPU or with the CUDA provider.
-        engine: In its place, an engine of TensorRT; of the request only what it takes to run it counts.
-        cuda_graph: Whether inferences on a GPU are replays of a CUDA graph.
-    """
-
-    name: str
-    inputs: tuple[InputTensor, ...]
-    seed: int = 0
-    session: SessionRequest | None = None
+    name: str  # What it is called where something is said of it, such as ``the original``
+    inputs: tuple[InputTensor, ...]  # Its inputs
+    seed: int = 0  # Of their values
+    session: SessionRequest | None = None  # A session of ONNX Runtime, on the CPU or with the CUDA provider
+    # In its place, an engine of TensorRT; of the request only what it takes to run it counts.
     engine: TensorrtRequest | None = None
-    cuda_graph: bool = False
+    cuda_graph: bool = False  # Whether inferences on a GPU are replays of a CUDA graph
 
 
 class TurnsRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,15 +51,10 @@ class TurnsRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The worker's first answer: its variant can be run.
+    """The worker's first answer: its variant can be run."""
 
-    Attributes:
-        made_ns: What it took to make the session, or to load the engine, and to run once.
-        run_ns: Median of the inferences of its warm-up.
-    """
-
-    made_ns: int
-    run_ns: int
+    made_ns: int  # What it took to make the session, or to load the engine, and to run once
+    run_ns: int  # Median of the inferences of its warm-up
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, tag=True):

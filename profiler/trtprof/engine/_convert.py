@@ -17,8 +17,7 @@ from trtprof.base.errors import BuildError
 
 CONVERTER = "onnxruntime.transformers.float16"
 _FP16_MAX = 65504.0
-_INSIDE = 1 << 30
-"""Weights beyond this many bytes are written beside the converted file: protobuf ends at 2 GB."""
+_INSIDE = 1 << 30  # Weights beyond this many bytes are written beside the converted file: protobuf ends at 2 GB
 _TRUNCATED = re.compile(r"the float32 number (\S+) will be truncated to (\S+)")
 
 

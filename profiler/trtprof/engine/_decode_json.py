@@ -14,10 +14,8 @@ from trtprof.base.errors import UsageError
 # NaN and Infinity stay text, which no reader takes for a number.
 _DECODER = JSONDecoder(strict=False, parse_constant=str)
 _SPACE = re.compile(r"\s*")
-_LONG_NUMBER = re.compile(r"\d{4301}")
-"""More digits than Python reads as a number (``sys.set_int_max_str_digits``)."""
-_DEEPEST = 64
-"""Brackets within brackets; TensorRT and trtexec write six at most."""
+_LONG_NUMBER = re.compile(r"\d{4301}")  # More digits than Python reads as a number (``sys.set_int_max_str_digits``)
+_DEEPEST = 64  # Brackets within brackets; TensorRT and trtexec write six at most
 _INTEGERS = -(1 << 63), (1 << 64) - 1
 _NOT_A_NUMBER = re.compile(r"-?(?:nan|inf)(?:inity)?(?:\([^)]*\))?", re.IGNORECASE)
 

@@ -32,19 +32,12 @@ _PADDED_ROWS = re.compile(r"(?i)(?:column|line|h) stride *% *\d+")
 
 
 class Format(NamedTuple):
-    """What a format text says.
+    """What a format text says."""
 
-    Attributes:
-        dtype: Key of `units.DTYPE_BITS`, or ``""``.
-        vector: The channels are padded to a multiple of this; 1 where they are not.
-        spatial: Number of dimensions behind the channels.
-        padded_rows: Rows are padded too, to a length that depends on the device.
-    """
-
-    dtype: str
-    vector: int = 1
-    spatial: int = 2
-    padded_rows: bool = False
+    dtype: str  # Key of `units.DTYPE_BITS`, or ``""``
+    vector: int = 1  # The channels are padded to a multiple of this; 1 where they are not
+    spatial: int = 2  # Number of dimensions behind the channels
+    padded_rows: bool = False  # Rows are padded too, to a length that depends on the device
 
     def axis(self, rank: int) -> int | None:
         """The dimension of the channels in a tensor of ``rank`` dimensions, None where none is padded."""

@@ -10,15 +10,7 @@ from typing import Any
 
 import msgspec
 
-from trtprof.base.records import (
-    Attribute,
-    Plan,
-    PlanBinding,
-    PlanLayer,
-    PlanShapes,
-    PlanTensor,
-    PlanWeights,
-)
+from trtprof.base.records import Attribute, Plan, PlanBinding, PlanLayer, PlanShapes, PlanTensor, PlanWeights
 from trtprof.engine._plan_formats import parse_dtype, parse_format
 from trtprof.engine._plan_names import Named, layer_served, metadata_nodes, myelin_graph, name_nodes, profile_index
 

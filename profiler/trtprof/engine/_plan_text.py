@@ -35,8 +35,7 @@ class Section(NamedTuple):
     """One description of a plan in a text: what stands under ``Layers:``, and the bindings behind it."""
 
     layers: list[dict[str, Any]]
-    names: list[str]
-    """Lines under ``Layers:`` that hold a name and nothing more."""
+    names: list[str]  # Lines under ``Layers:`` that hold a name and nothing more
     bindings: list[Any]
 
 

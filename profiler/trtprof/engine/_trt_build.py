@@ -47,12 +47,9 @@ from trtprof.runtime.tensorrt_module import logger as logger_of
 
 Say = Callable[[str], None]
 
-_REPORT_NS = 200_000_000
-"""Least time between two lines of progress inside a phase."""
-_STEPS_TOLD = 3
-"""Steps of a phase after which what is left of it is estimated: the first ones are the longest."""
-_SHOWN = 3
-"""Errors of the parser that are told; one often causes the others."""
+_REPORT_NS = 200_000_000  # Least time between two lines of progress inside a phase
+_STEPS_TOLD = 3  # Steps of a phase after which what is left of it is estimated: the first ones are the longest
+_SHOWN = 3  # Errors of the parser that are told; one often causes the others
 _PLACE = re.compile(r"\s*In \w+ at /\S+:\d+|\[[\w.]+\.cpp::\w+::\d+\] |^[\w.]+\.cpp:\d+: |^I\w+::\w+: ")
 """Places in the library's own sources, which its messages carry."""
 _NO_DRIVER = re.compile(

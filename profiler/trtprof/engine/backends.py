@@ -22,8 +22,7 @@ class BackendStatus(NamedTuple):
 
 _NO_DRIVER = "no NVIDIA driver (libcuda) here"
 _NO_GPU = "the NVIDIA driver finds no GPU here"
-_NO_DEVICE = 100
-"""What cuInit says (CUDA_ERROR_NO_DEVICE) where the driver's library is installed without a GPU."""
+_NO_DEVICE = 100  # What cuInit says (CUDA_ERROR_NO_DEVICE) where the driver's library is installed without a GPU
 _INSTALL_ORT = "pip install --force-reinstall trtprof"
 _ON_CPU = "use --backend ort-cpu"
 _TIMER = "cuda.bindings"

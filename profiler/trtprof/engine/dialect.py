@@ -25,14 +25,11 @@ RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 class ParseFailure(NamedTuple):
     """One error of the ONNX parser."""
 
-    place: int
-    """Place of the node in its graph, -1 where it is none's fault."""
-    node: str
-    """Name of the node; ``""`` before TensorRT 10, which tells the place alone."""
+    place: int  # Place of the node in its graph, -1 where it is none's fault
+    node: str  # Name of the node; ``""`` before TensorRT 10, which tells the place alone
     op: str
     reason: str
-    no_plugin: bool
-    """It took the op for a plugin's, as it has none of that name itself."""
+    no_plugin: bool  # It took the op for a plugin's, as it has none of that name itself
 
 
 class Dialect:

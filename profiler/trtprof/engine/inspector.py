@@ -205,13 +205,7 @@ def _is_profile(value: Any) -> bool:
 
 
 def _plan(
-    path: Path,
-    layers: list[Any],
-    bindings: list[Any],
-    *,
-    found_in: str,
-    era: str = "",
-    notes: list[str] | None = None,
+    path: Path, layers: list[Any], bindings: list[Any], *, found_in: str, era: str = "", notes: list[str] | None = None
 ) -> Plan:
     notes = notes or []
     if not layers:

@@ -22,8 +22,7 @@ from trtprof.base.op_kinds import CONTROL
 from trtprof.base.records import Backend, Engine, Layer, Op
 from trtprof.runtime.ort_session import COPY_OPS, SessionFacts, SessionRequest, name_layers
 
-ENGINE_GRAPH = "engine.onnx"
-"""The optimised graph in the run folder; its weights are not kept."""
+ENGINE_GRAPH = "engine.onnx"  # The optimised graph in the run folder; its weights are not kept
 
 _LAYOUT_OPS = frozenset({"ReorderInput", "ReorderOutput"})
 _NCHWC_SUFFIX = "_nchwc"

@@ -23,28 +23,19 @@ if TYPE_CHECKING:
     import onnx
 
 INSTALL = "pip install 'trtprof[try]'"
-IN_THE_FILE = 2**30
-"""Bytes of a model up to which its weights are kept in the ONNX file."""
+IN_THE_FILE = 2**30  # Bytes of a model up to which its weights are kept in the ONNX file
 MODEL_TYPES = ("bert", "gpt2", "vit", "bart", "t5", "clip", "swin", "conformer")
 """Those of `onnxruntime.transformers.optimizer` whose ops have kernels on a CPU; of equals the first is taken."""
 
 
 class Pass(NamedTuple):
-    """A pass of another project.
+    """A pass of another project."""
 
-    Attributes:
-        name: What it is called in commands and documents.
-        title: What it does, in a few words.
-        modules: What must be installed.
-        answers: Codes of the rules whose remedy it is.
-        only_onnxruntime: Whether it writes ops that no other runtime has.
-    """
-
-    name: str
-    title: str
-    modules: tuple[str, ...]
-    answers: tuple[str, ...] = ()
-    only_onnxruntime: bool = False
+    name: str  # What it is called in commands and documents
+    title: str  # What it does, in a few words
+    modules: tuple[str, ...]  # What must be installed
+    answers: tuple[str, ...] = ()  # Codes of the rules whose remedy it is
+    only_onnxruntime: bool = False  # Whether it writes ops that no other runtime has
 
     def missing(self) -> str:
         """Why it cannot run here; empty where it can. `INSTALL` mends it."""
@@ -84,17 +75,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Passed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass made of a model.
+    """What a pass made of a model."""
 
-    Attributes:
-        before: Nodes by op before it.
-        after: Nodes by op after it.
-        note: How it was run, where there was a choice.
-    """
-
-    before: dict[str, int]
-    after: dict[str, int]
-    note: str = ""
+    before: dict[str, int]  # Nodes by op before it
+    after: dict[str, int]  # Nodes by op after it
+    note: str = ""  # How it was run, where there was a choice
 
     @property
     def changed(self) -> bool:

@@ -33,12 +33,7 @@ _TITLE = re.compile(r"=== Profile \((\d+) iterations? *\) ===")
 _HEADER = re.compile(r"Time ?\(ms\).*Time ?\(?%\)?")
 _PREFIX = re.compile(r"^(?:\[[^\]]*\] ?)+")
 _NUMBER = r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|nan|inf)"
-_TIMES_MS = {
-    "latency_ns": "latencyMs",
-    "compute_ns": "computeMs",
-    "h2d_ns": "h2dMs",
-    "d2h_ns": "d2hMs",
-}
+_TIMES_MS = {"latency_ns": "latencyMs", "compute_ns": "computeMs", "h2d_ns": "h2dMs", "d2h_ns": "d2hMs"}
 
 
 def read_profile(path: Path) -> LayerTimes:

@@ -56,10 +56,8 @@ __all__ = [
 ]
 
 
-_KEPT_VERSION = 1
-"""Raised when a kept engine holds something else, so that older ones are built anew."""
-_KERNELS_VARIABLE = "TRTPROF_PLUGIN_ARCH"
-"""Picks the kernels of plugins in Python that `trtprof plugin` wrote."""
+_KEPT_VERSION = 1  # Raised when a kept engine holds something else, so that older ones are built anew
+_KERNELS_VARIABLE = "TRTPROF_PLUGIN_ARCH"  # Picks the kernels of plugins in Python that `trtprof plugin` wrote
 _KILLED = -9
 _PLAN_TAG = re.compile(rb"[a-z]trt")
 """First bytes of an engine: ``vtrt`` in those of TensorRT-RTX 1.7, whose library knows ``ftrt``, ``ptrt``, ``qtrt``."""
@@ -69,22 +67,15 @@ _SIZE_AT, _VERSION_AT = slice(16, 24), slice(24, 28)
 
 
 class BuiltEngine(Result, frozen=True, kw_only=True):
-    """An engine file and what is known of it; ``precision`` is None for one made elsewhere.
+    """An engine file and what is known of it; ``precision`` is None for one made elsewhere."""
 
-    Attributes:
-        plan: The engine file.
-        plan_text: What the library printed of its layers, from ``Layers:`` to the end of
-            ``I/O Tensors:`` (``Bindings:`` before TensorRT 11); empty for an engine made elsewhere.
-        layer_info: The inspector's JSON; empty where there is no driver to load the engine with.
-        backend: ``tensorrt`` or ``tensorrt-rtx``.
-        cached: Whether it was built by an earlier call.
-    """
-
-    plan: Path
+    plan: Path  # The engine file
+    # What the library printed of its layers, from ``Layers:`` to the end of ``I/O Tensors:`` (``Bindings:`` before
+    # TensorRT 11); empty for an engine made elsewhere.
     plan_text: str
-    layer_info: str
-    backend: str
-    cached: bool = False
+    layer_info: str  # The inspector's JSON; empty where there is no driver to load the engine with
+    backend: str  # ``tensorrt`` or ``tensorrt-rtx``
+    cached: bool = False  # Whether it was built by an earlier call
 
 
 def build(
@@ -136,11 +127,7 @@ def build(
 
 
 def load_engine(
-    path: Path,
-    backend: str = "tensorrt",
-    progress: Progress | None = None,
-    *,
-    static_plugins: tuple[str, ...] = (),
+    path: Path, backend: str = "tensorrt", progress: Progress | None = None, *, static_plugins: tuple[str, ...] = ()
 ) -> BuiltEngine:
     """Take an engine made elsewhere, and read its layers where there is a driver to load it with.
 

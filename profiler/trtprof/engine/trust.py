@@ -13,21 +13,13 @@ from trtprof.runtime.tensorrt_module import product_of
 
 
 class EngineFile(NamedTuple):
-    """An engine file, as far as it is known without loading it.
+    """An engine file, as far as it is known without loading it."""
 
-    Attributes:
-        path: Where it lies.
-        nbytes: Its size.
-        sha256: Digest of its content.
-        maker: In words: the library that made it, whose file it is, since when.
-        own: Whether trtprof built it, and keeps the same one.
-    """
-
-    path: Path
-    nbytes: int
-    sha256: str
-    maker: str
-    own: bool
+    path: Path  # Where it lies
+    nbytes: int  # Its size
+    sha256: str  # Digest of its content
+    maker: str  # In words: the library that made it, whose file it is, since when
+    own: bool  # Whether trtprof built it, and keeps the same one
 
     @property
     def warning(self) -> str:

@@ -6,28 +6,18 @@ import msgspec
 
 from trtprof.hardware._fit import Reading
 
-FLOOR_SECONDS = 4.0
-"""About what the floors of the run's own thread count take on top of the ceilings."""
+FLOOR_SECONDS = 4.0  # About what the floors of the run's own thread count take on top of the ceilings
 
 
 class MeasureRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure.
+    """What to measure."""
 
-    Attributes:
-        threads: Threads inside an op.
-        seconds: Time for the ceilings; the floors come on top.
-        cache_bytes: Last-level cache that these threads reach together, 0 when unknown.
-        memory_bytes: Memory that the process may use, 0 when unknown.
-        with_profiler: Measure also what the runtime's profiler adds.
-        quick: A quick set: one working set a level of memory, shorter samples, and fewer of the floors.
-    """
-
-    threads: int
-    seconds: float
-    cache_bytes: int
-    memory_bytes: int
-    with_profiler: bool = True
-    quick: bool = False
+    threads: int  # Threads inside an op
+    seconds: float  # Time for the ceilings; the floors come on top
+    cache_bytes: int  # Last-level cache that these threads reach together, 0 when unknown
+    memory_bytes: int  # Memory that the process may use, 0 when unknown
+    with_profiler: bool = True  # Measure also what the runtime's profiler adds
+    quick: bool = False  # A quick set: one working set a level of memory, shorter samples, and fewer of the floors
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +26,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     runtime: str
     readings: dict[str, Reading]
-    working_set: int
-    """Largest working set tried, in bytes."""
+    working_set: int  # Largest working set tried, in bytes
     seconds: float
-    others_cpus: float | None = None
-    """CPUs that other processes, or other guests of the host, kept busy meanwhile."""
-    clocks_mhz: dict[str, float] = {}
-    """Clock ``before``, ``during`` and ``after``, where the system tells it."""
+    others_cpus: float | None = None  # CPUs that other processes, or other guests of the host, kept busy meanwhile
+    clocks_mhz: dict[str, float] = {}  # Clock ``before``, ``during`` and ``after``, where the system tells it

@@ -7,14 +7,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-AGREEMENT = 0.03
-"""Two repeats agree when they differ by no more than this fraction of the larger."""
+AGREEMENT = 0.03  # Two repeats agree when they differ by no more than this fraction of the larger
 
-CONTENDER = 0.8
-"""Workloads below this fraction of the best are not measured again."""
+CONTENDER = 0.8  # Workloads below this fraction of the best are not measured again
 
-LONGEST_NS = 50e6
-"""Workloads that should take longer than this for one run are left out."""
+LONGEST_NS = 50e6  # Workloads that should take longer than this for one run are left out
 
 MIN_REPEATS = 3
 MAX_CONTENDERS = 4

@@ -44,25 +44,19 @@ from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionRequest, make_session
 from trtprof.runtime.speed_probe import probe_ns
 
-MAX_WORKING_SET = 512_000_000
-"""The largest buffers that calibration allocates, in bytes."""
+MAX_WORKING_SET = 512_000_000  # The largest buffers that calibration allocates, in bytes
 
-UNKNOWN_CACHE = 32 << 20
-"""Stands in for a last-level cache of unknown size when the ladder of working sets is laid out."""
+UNKNOWN_CACHE = 32 << 20  # Stands in for a last-level cache of unknown size when the ladder of working sets is laid out
 
-SAMPLE_SECONDS = 0.02
-"""Time spent on one repeat of one workload."""
+SAMPLE_SECONDS = 0.02  # Time spent on one repeat of one workload
 
 QUICK_SAMPLE_SECONDS = 0.006
-QUICK_LONGEST_NS = 15e6
-"""The same of a quick set, and `_fit.LONGEST_NS` of one."""
+QUICK_LONGEST_NS = 15e6  # The same of a quick set, and `_fit.LONGEST_NS` of one
 
 MIN_RUNS = 3
-CHAIN = (64, 512)
-"""Lengths of the chains whose difference is the launch floor."""
+CHAIN = (64, 512)  # Lengths of the chains whose difference is the launch floor
 
-SHORT_CHAIN = (16, 64)
-"""The same for the many chains that only separate the profiler's cost from the nodes' own."""
+SHORT_CHAIN = (16, 64)  # The same for the many chains that only separate the profiler's cost from the nodes' own
 
 PROFILE_RUNS = 40
 PROFILE_WARMUP = 10
@@ -74,13 +68,11 @@ FLOOR_INPUTS = (2, 3, 5, 8, 12, 18, 25, 32)
 to whole microseconds averages out."""
 
 QUICK_FLOOR_INPUTS = (2, 12, 32)
-SECOND_FLOOR_SECONDS = 1.5
-"""About what the floors of a quick set take, each of the two times."""
+SECOND_FLOOR_SECONDS = 1.5  # About what the floors of a quick set take, each of the two times
 
 FLOOR_REPEATS = 3
 
-PROBES = 3
-"""Speed probes before the ceilings, and as many after them: their spread shows a clock that drifted."""
+PROBES = 3  # Speed probes before the ceilings, and as many after them: their spread shows a clock that drifted
 
 
 def measure(request: MeasureRequest, progress: Progress = unheard) -> Measured:

@@ -26,14 +26,11 @@ from trtprof.hardware._fit import Task
 Array = npt.NDArray[Any]
 
 OPSET = 17
-IR_VERSION = 9
-"""Old enough for every supported runtime; the ops below have not changed their kernels since."""
+IR_VERSION = 9  # Old enough for every supported runtime; the ops below have not changed their kernels since
 
-CONVOLUTIONS = 6
-"""Length of a chain of convolutions."""
+CONVOLUTIONS = 6  # Length of a chain of convolutions
 
-COLUMNS = 1024
-"""Row length of the streaming ops: 4 kB of fp32, so that rows split well over threads."""
+COLUMNS = 1024  # Row length of the streaming ops: 4 kB of fp32, so that rows split well over threads
 
 
 class Port(NamedTuple):
@@ -54,10 +51,8 @@ class Graph(NamedTuple):
     model: bytes
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    in_place: bool = False
-    """The output is to be bound to the buffer of the first input."""
-    fill: float | None = None
-    """Value of the inputs at the first run; None where any will do."""
+    in_place: bool = False  # The output is to be bound to the buffer of the first input
+    fill: float | None = None  # Value of the inputs at the first run; None where any will do
 
 
 class Workload(NamedTuple):
@@ -258,8 +253,7 @@ _SPECIAL = (
 )
 """Function, op, value of the input, and whether it may run in place, where that value stays as good."""
 
-_VECTORIZED = frozenset({"exp", "tanh", "erf", "sqrt", "pow"})
-"""Fast enough for the size to matter."""
+_VECTORIZED = frozenset({"exp", "tanh", "erf", "sqrt", "pow"})  # Fast enough for the size to matter
 
 
 # --- memory ---------------------------------------------------------------------------------
@@ -466,10 +460,7 @@ def _chain_graph(
 
 
 def _graph(
-    nodes: list[onnx.NodeProto],
-    inputs: list[Port],
-    outputs: list[Port],
-    initializers: Sequence[onnx.TensorProto] = (),
+    nodes: list[onnx.NodeProto], inputs: list[Port], outputs: list[Port], initializers: Sequence[onnx.TensorProto] = ()
 ) -> Graph:
     def infos(ports: list[Port]) -> list[onnx.ValueInfoProto]:
         return [helper.make_tensor_value_info(p.name, p.element_type, p.shape) for p in ports]

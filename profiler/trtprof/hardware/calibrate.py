@@ -37,14 +37,12 @@ from trtprof.runtime import child
 
 Measure = Callable[[MeasureRequest], Measured]
 
-SECONDS = 11.0
-"""At most this for the ceilings of one thread count, except that every one is measured twice."""
+SECONDS = 11.0  # At most this for the ceilings of one thread count, except that every one is measured twice
 
 OTHER_SECONDS = 2.0
 """About what a thread count takes on top: a process that starts, and second repeats behind the end of the time."""
 
-QUICK_SECONDS = 3.0
-"""The same as `SECONDS` for a quick set."""
+QUICK_SECONDS = 3.0  # The same as `SECONDS` for a quick set
 
 QUICK_BAND = 10
 """Percent by which products in fp32, memory and the cache of a full set lay above those of a quick one at most: -1, 4
@@ -52,8 +50,7 @@ and 0 % in medians of four sets each in turns, 6 % by pattern, on two cores of a
 (``scripts/bench/calibration_spread.py --quick 4``). A quick set may find half of the rate of products in fp64 and int8,
 which lay 97 and 78 % above; one special function 33 %, other arithmetic up to 20 %."""
 
-TIMEOUT_SECONDS = 600.0
-"""After this a child is given up: the slowest first round is far below it."""
+TIMEOUT_SECONDS = 600.0  # After this a child is given up: the slowest first round is far below it
 
 _MEMORY = ("cache", "dram")
 _OUT_OF_PLACE = {"read": ("dram read",), "add": ("dram add", "dram cast"), "copy": ("dram copy",)}

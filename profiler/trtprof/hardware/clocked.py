@@ -26,8 +26,7 @@ import msgspec
 
 from trtprof.base.records import Ceilings, ClockSummary, GpuSpec, Roof
 
-MEMORY = "memory"
-"""Key of `Ceilings.clocks_mhz` under which a calibration keeps the clock of the memory."""
+MEMORY = "memory"  # Key of `Ceilings.clocks_mhz` under which a calibration keeps the clock of the memory
 
 _DURING = "during"
 

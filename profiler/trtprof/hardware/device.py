@@ -29,8 +29,7 @@ _ISA_FLAGS = (
 
 _ARM_IMPLEMENTERS = {"0x41": "Arm", "0x48": "HiSilicon", "0x51": "Qualcomm", "0x61": "Apple", "0xc0": "Ampere"}
 
-_UNLIMITED = 1 << 60
-"""cgroup v1 writes 'no memory limit' as a number close to 2**63."""
+_UNLIMITED = 1 << 60  # cgroup v1 writes 'no memory limit' as a number close to 2**63
 
 
 def host_cpu(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -> Device:
@@ -222,9 +221,9 @@ def _last_level_cache(cpu_root: Path, allowed: list[int]) -> tuple[int, int, str
             if size > 0:
                 return size, 1, f"L{name[8]} {size >> 10} KiB (getconf)"
         for key in ("hw.l3cachesize", "hw.perflevel0.l2cachesize", "hw.l2cachesize"):
-            size = _sysctl(key)
-            if size.isdigit() and int(size):
-                return int(size), 1, f"{int(size) >> 10} KiB (sysctl)"
+            told = _sysctl(key)
+            if told.isdigit() and int(told):
+                return int(told), 1, f"{int(told) >> 10} KiB (sysctl)"
     return 0, 1, "unknown: nothing here tells the size of the last-level cache"
 
 

@@ -35,8 +35,7 @@ SHORT_DTYPES: dict[str, tuple[str, ...]] = {
 }
 """What a datasheet means by a dtype for which `units.DTYPE_BITS` has several names."""
 
-OVERRIDES = ("dram", "l2", "launch")
-"""What `ceilings` takes in ``overrides`` beside a dtype."""
+OVERRIDES = ("dram", "l2", "launch")  # What `ceilings` takes in ``overrides`` beside a dtype
 
 _TERA = 1e12
 _SPECS = Path(__file__).with_name("specs")
@@ -52,8 +51,7 @@ class _Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: Positive
     kind: Literal["published", "derived", "weak"]
     source: str
-    note: str = ""
-    """Why it is more than 2 % off the formula."""
+    note: str = ""  # Why it is more than 2 % off the formula
 
 
 class _Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,10 +84,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Catalogue(NamedTuple):
     specs: dict[str, GpuSpec]
-    nvml: dict[str, str]
-    """Slug by exact NVML name."""
-    names: dict[str, str]
-    """Slug by normalised slug, alias, display name or NVML name."""
+    nvml: dict[str, str]  # Slug by exact NVML name
+    names: dict[str, str]  # Slug by normalised slug, alias, display name or NVML name
 
 
 def specs() -> dict[str, GpuSpec]:

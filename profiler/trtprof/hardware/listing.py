@@ -16,12 +16,10 @@ class Filters(NamedTuple):
     """Which datasheets to list; empty or None is all."""
 
     architecture: str = ""
-    compute_capability: str = ""
-    """``8.9``, ``89`` or ``sm_89``."""
+    compute_capability: str = ""  # ``8.9``, ``89`` or ``sm_89``
     product_class: str = ""
     min_memory_gib: float | None = None
-    dtype: str = ""
-    """One that tensor cores multiply."""
+    dtype: str = ""  # One that tensor cores multiply
 
 
 def known(filters: Filters) -> GpuListing:

@@ -28,10 +28,8 @@ _COMPUTE_MODES = {
 }
 
 _CLOCK_TOLERANCE = 0.02
-_MEMORY_TOLERANCE = 0.12
-"""ECC of GDDR6 takes 1/16, and 80 GB may be meant as 80e9 or as 80 * 2**30 bytes."""
-_BANDWIDTH_TOLERANCE = 0.06
-"""Datasheets round: 4.8 TB/s of the H200 is 3201 MHz * 6144 bit * 2 / 8 = 4.92 TB/s."""
+_MEMORY_TOLERANCE = 0.12  # ECC of GDDR6 takes 1/16, and 80 GB may be meant as 80e9 or as 80 * 2**30 bytes
+_BANDWIDTH_TOLERANCE = 0.06  # Datasheets round: 4.8 TB/s of the H200 is 3201 MHz * 6144 bit * 2 / 8 = 4.92 TB/s
 
 
 def gpus() -> tuple[tuple[LiveGpu, ...], str]:
@@ -254,11 +252,7 @@ def throttle_reasons(which: int | str = 0) -> tuple[str, ...]:
 
 
 def _read(
-    nvml: Any,
-    handle: Any,
-    index: int,
-    versions: tuple[str, str],
-    properties: dict[str, _properties.CudaProperties],
+    nvml: Any, handle: Any, index: int, versions: tuple[str, str], properties: dict[str, _properties.CudaProperties]
 ) -> LiveGpu:
     def ask(function: str, *arguments: Any) -> Any:
         return nvml_session.ask(nvml, function, handle, *arguments)

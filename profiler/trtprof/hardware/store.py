@@ -25,8 +25,7 @@ from trtprof.hardware import gpus, nvml
 from trtprof.hardware.calibrate import calibrate, resolve_threads
 from trtprof.hardware.device import host_cpu, others_cpus_now
 
-METHOD_VERSION = 9
-"""Raised when calibration measures something else, so that older files are measured anew."""
+METHOD_VERSION = 9  # Raised when calibration measures something else, so that older files are measured anew
 
 
 _MOST_BYTES = 4 << 20
@@ -104,10 +103,8 @@ class Shelf(NamedTuple):
     """Where the ceilings of one device are kept."""
 
     path: Path
-    key: dict[str, str]
-    """What they depend on, as far as it can be known before they are measured."""
-    gpu: LiveGpu | None = None
-    """Whose they are, whose datasheet bounds them; None for a CPU."""
+    key: dict[str, str]  # What they depend on, as far as it can be known before they are measured
+    gpu: LiveGpu | None = None  # Whose they are, whose datasheet bounds them; None for a CPU
 
     def read(self, say: Progress) -> Ceilings | None:
         """The kept ceilings; None where there are none for this key, with the reason said if there is a file."""
@@ -248,8 +245,7 @@ def _datasheet(gpu: LiveGpu) -> Roof | None:
         return None
 
 
-_SANE = (1e6, 1e18)
-"""Between what any rate of any device lies, in FLOP/s or B/s."""
+_SANE = (1e6, 1e18)  # Between what any rate of any device lies, in FLOP/s or B/s
 _LONGEST_FLOOR_NS = 1e9
 _ABOVE, _BELOW = 2.0, 1e-3
 """What is measured against a datasheet, or against the best of a host: nobody who measured it was further off."""

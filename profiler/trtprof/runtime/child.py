@@ -30,13 +30,11 @@ from trtprof.base.scratch import scratch_folder
 T = TypeVar("T")
 R = TypeVar("R")
 
-ASLEEP_S = 300.0
-"""A process that takes no time of a CPU for so long, and has no deadline, hangs."""
+ASLEEP_S = 300.0  # A process that takes no time of a CPU for so long, and has no deadline, hangs
 _LOOK_S = 5.0
 _ENDS_S = 30.0
 """What a process takes at most to end once it has closed its output, or was killed. In a driver it may never."""
-UNTOLD = 74
-"""The exit code of a child that could not even write why it failed."""
+UNTOLD = 74  # The exit code of a child that could not even write why it failed
 _REQUEST, _ANSWER, _FAILURE = "request.json", "answer.json", "failure.json"
 _ERRORS = {kind.exit_code: kind for kind in (UsageError, MissingError, BuildError, CaptureError)}
 
@@ -183,11 +181,7 @@ def answer(argv: Sequence[str], kind: type[R], work: Callable[[R], object]) -> i
 
 
 def run_telling(
-    command: Sequence[str],
-    log: Path,
-    say: Progress,
-    environment: Mapping[str, str],
-    within_s: float | None = None,
+    command: Sequence[str], log: Path, say: Progress, environment: Mapping[str, str], within_s: float | None = None
 ) -> int:
     """Run a command that calls `end_with_parent` to its end; kill it when it is late or this process is interrupted.
 

@@ -15,11 +15,9 @@ import numpy.typing as npt
 
 from trtprof.base.units import FLOP_PER_MAC
 
-WORKSPACE = 64 << 20
-"""Bytes of device memory that an algorithm may use on top of its operands."""
+WORKSPACE = 64 << 20  # Bytes of device memory that an algorithm may use on top of its operands
 
-ALGORITHMS = 8
-"""How many algorithms are asked for; the first few of them are tried."""
+ALGORITHMS = 8  # How many algorithms are asked for; the first few of them are tried
 
 
 class UnsupportedError(Exception):
@@ -27,29 +25,17 @@ class UnsupportedError(Exception):
 
 
 class Product(NamedTuple):
-    """A kind of matrix product.
+    """A kind of matrix product."""
 
-    Attributes:
-        dtype: Of the operands, a key of `units.DTYPE_BITS`, or ``tf32``.
-        accumulator: What it is summed in.
-        compute: Name in `cublasComputeType_t` without its prefix.
-        data: Name of the operands' type in `cudaDataType_t` without its prefix.
-        out: The same of the result.
-        scale: The same of the factors of product and addend.
-        tolerance: Root mean square of the error over that of the result up to which it counts as right.
-        at_least: The lowest compute capability that it is tried on.
-        fast: Whether sums of fp8 may stay in the tensor cores' own precision.
-    """
-
-    dtype: str
-    accumulator: str
-    compute: str
-    data: str
-    out: str
-    scale: str
-    tolerance: float
-    at_least: tuple[int, int] = (7, 0)
-    fast: bool = False
+    dtype: str  # Of the operands, a key of `units.DTYPE_BITS`, or ``tf32``
+    accumulator: str  # What it is summed in
+    compute: str  # Name in `cublasComputeType_t` without its prefix
+    data: str  # Name of the operands' type in `cudaDataType_t` without its prefix
+    out: str  # The same of the result
+    scale: str  # The same of the factors of product and addend
+    tolerance: float  # Root mean square of the error over that of the result up to which it counts as right
+    at_least: tuple[int, int] = (7, 0)  # The lowest compute capability that it is tried on
+    fast: bool = False  # Whether sums of fp8 may stay in the tensor cores' own precision
 
     @property
     def ceiling(self) -> str:

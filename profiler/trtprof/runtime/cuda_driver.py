@@ -19,8 +19,7 @@ from trtprof.runtime.nvrtc import INSTALL_12, CudaError, bindings, first_line, n
 R = TypeVar("R")
 
 Argument = ctypes.c_uint32 | ctypes.c_uint64 | ctypes.c_int32
-Extent = int | tuple[int, int, int]
-"""Of a grid or a block: in x, or in x, y and z."""
+Extent = int | tuple[int, int, int]  # Of a grid or a block: in x, or in x, y and z
 
 _SPIN = "spin"
 
@@ -29,14 +28,12 @@ class Properties(NamedTuple):
     """What the driver says about a device."""
 
     name: str
-    uuid: str
-    """As NVML writes it, without ``GPU-`` or ``MIG-``."""
+    uuid: str  # As NVML writes it, without ``GPU-`` or ``MIG-``
     capability: tuple[int, int]
     sms: int
     l2_bytes: int
     free_bytes: int
-    cuda: tuple[int, int]
-    """The newest CUDA that the driver runs."""
+    cuda: tuple[int, int]  # The newest CUDA that the driver runs
     nvrtc: tuple[int, int]
 
 

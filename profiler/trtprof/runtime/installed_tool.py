@@ -15,44 +15,28 @@ from trtprof.runtime.child import exit_words
 
 Version = tuple[int, ...]
 
-_ANSWER_S = 60.0
-"""How long a program may take to tell its version or help, on a slow network disk too."""
+_ANSWER_S = 60.0  # How long a program may take to tell its version or help, on a slow network disk too
 
 
 class Tool(NamedTuple):
-    """A program that may be installed.
+    """A program that may be installed."""
 
-    Attributes:
-        name: Of the command.
-        title: Of the product.
-        variable: Of the environment: names the one to use.
-        places: Where it usually is, as patterns.
-        install: What to do where it is not.
-        version: The version in what it answers to ``--version``; empty where that is not this program.
-    """
-
-    name: str
-    title: str
-    variable: str
-    places: Sequence[str]
-    install: str
+    name: str  # Of the command
+    title: str  # Of the product
+    variable: str  # Of the environment: names the one to use
+    places: Sequence[str]  # Where it usually is, as patterns
+    install: str  # What to do where it is not
+    # The version in what it answers to ``--version``; empty where that is not this program.
     version: Callable[[str], Version]
 
 
 class Found(NamedTuple):
-    """The one to use.
+    """The one to use."""
 
-    Attributes:
-        path: The program.
-        version: For example ``(2023, 4, 4, 54)``.
-        why: Why this one, in words.
-        others: Further ones on this machine, with their versions.
-    """
-
-    path: Path
-    version: Version
-    why: str
-    others: tuple[str, ...] = ()
+    path: Path  # The program
+    version: Version  # For example ``(2023, 4, 4, 54)``
+    why: str  # Why this one, in words
+    others: tuple[str, ...] = ()  # Further ones on this machine, with their versions
 
     @property
     def version_text(self) -> str:

@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 from trtprof.base.errors import MissingError
 
-INSTALL = "pip install 'trtprof[gpu]'"
-"""What brings the packages that measuring a GPU takes."""
+INSTALL = "pip install 'trtprof[gpu]'"  # What brings the packages that measuring a GPU takes
 
-INSTALL_12 = "pip install 'trtprof[gpu-cu12]'"
-"""The same for drivers that run no newer CUDA than 12."""
+INSTALL_12 = "pip install 'trtprof[gpu-cu12]'"  # The same for drivers that run no newer CUDA than 12
 
 
 class CudaError(Exception):
@@ -21,11 +19,9 @@ class CudaError(Exception):
 class Compiled(NamedTuple):
     """What NVRTC made of a source."""
 
-    image: bytes
-    """Machine code, or PTX where the architecture is virtual (``compute_90``)."""
+    image: bytes  # Machine code, or PTX where the architecture is virtual (``compute_90``)
     ptx: str
-    log: str
-    """With the registers and the spills of each kernel."""
+    log: str  # With the registers and the spills of each kernel
 
 
 def compile_source(source: bytes, architecture: str, *, fast_math: bool = True) -> Compiled:

@@ -73,24 +73,18 @@ class CudaOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     The names and what they mean are those of ``OrtCUDAProviderOptionsV2``
     (onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#configuration-options).
-
-    Attributes:
-        device_id: The GPU, counted as CUDA does.
-        use_tf32: Whether products and convolutions of fp32 may run in TF32, as they do by default.
-        cudnn_conv_algo_search: How cuDNN finds its algorithm for a convolution: by trying all, by its own rules, or
-            the one that it calls the default.
-        enable_cuda_graph: Whether the second inference and all after it are replays of a CUDA graph. The inputs and
-            outputs must then stay where they are, and every node must run on the GPU.
-        prefer_nhwc: Whether convolutions run with channels last.
-        gpu_mem_limit: Bytes that the provider may take for tensors; 0 for all there are.
     """
 
-    device_id: int = 0
-    use_tf32: bool = True
+    device_id: int = 0  # The GPU, counted as CUDA does
+    use_tf32: bool = True  # Whether products and convolutions of fp32 may run in TF32, as they do by default
+    # How cuDNN finds its algorithm for a convolution: by trying all, by its own rules, or the one that it calls the
+    # default.
     cudnn_conv_algo_search: Literal["EXHAUSTIVE", "HEURISTIC", "DEFAULT"] = "EXHAUSTIVE"
+    # Whether the second inference and all after it are replays of a CUDA graph. The inputs and outputs must then stay
+    # where they are, and every node must run on the GPU.
     enable_cuda_graph: bool = False
-    prefer_nhwc: bool = False
-    gpu_mem_limit: int = 0
+    prefer_nhwc: bool = False  # Whether convolutions run with channels last
+    gpu_mem_limit: int = 0  # Bytes that the provider may take for tensors; 0 for all there are
 
     def as_given(self) -> dict[str, str]:
         """The options as ONNX Runtime reads them: words and 0 or 1; what is left to it is not named."""
@@ -107,23 +101,15 @@ class CudaOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a session depends on, so that two processes make the same one.
+    """Everything that a session depends on, so that two processes make the same one."""
 
-    Attributes:
-        model: The ONNX file to load.
-        threads: Threads inside an op; 0 lets ONNX Runtime take one a physical core.
-        external_data: Folder of the external weights when it is not the model's own.
-        provider: What runs the nodes: ``cpu``, or ``cuda`` and what it cannot run on the CPU.
-        cuda: Options of the CUDA provider; the CPU has none.
-        tuning: What else may make it faster or slower.
-    """
-
-    model: str
-    threads: int = 0
-    external_data: str = ""
+    model: str  # The ONNX file to load
+    threads: int = 0  # Threads inside an op; 0 lets ONNX Runtime take one a physical core
+    external_data: str = ""  # Folder of the external weights when it is not the model's own
+    # What runs the nodes: ``cpu``, or ``cuda`` and what it cannot run on the CPU.
     provider: Literal["cpu", "cuda"] = "cpu"
-    cuda: CudaOptions = CudaOptions()
-    tuning: SessionTuning = SessionTuning()
+    cuda: CudaOptions = CudaOptions()  # Options of the CUDA provider; the CPU has none
+    tuning: SessionTuning = SessionTuning()  # What else may make it faster or slower
 
 
 NODE_EVENT_COLUMNS = ("start_ns", "end_ns", "layer", "provider", "iteration", "tid")
@@ -136,19 +122,12 @@ CUDA provider ends when its kernels are enqueued. ``end_ns`` is the last moment 
 
 
 class ScheduledNode(NamedTuple):
-    """A node of an optimised graph, as ONNX Runtime schedules and times it.
+    """A node of an optimised graph, as ONNX Runtime schedules and times it."""
 
-    Attributes:
-        name: Unique in the whole model; what trtprof calls the layer.
-        graph: Path of the subgraph that holds it, after unique names.
-        saved_name: Its name in the saved graph and in the profile, which may be empty or repeat.
-        op_type: The profile calls a node without a name ``<op_type>_<number>``.
-    """
-
-    name: str
-    graph: str
-    saved_name: str
-    op_type: str
+    name: str  # Unique in the whole model; what trtprof calls the layer
+    graph: str  # Path of the subgraph that holds it, after unique names
+    saved_name: str  # Its name in the saved graph and in the profile, which may be empty or repeat
+    op_type: str  # The profile calls a node without a name ``<op_type>_<number>``
 
 
 def name_layers(model: ModelProto) -> tuple[ScheduledNode, ...]:
@@ -226,8 +205,7 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a session that was made."""
 
     build_ns: int
-    threads: int
-    """Inside an op; 0 where ONNX Runtime chose."""
+    threads: int  # Inside an op; 0 where ONNX Runtime chose
     placements: tuple[Placement, ...] = ()
     """Of the nodes on providers; empty on the CPU, and where this version does not tell."""
 
@@ -343,17 +321,11 @@ def _provider_failure(log: str) -> str:
 
 
 class Placement(NamedTuple):
-    """A node and the provider that runs it.
+    """A node and the provider that runs it."""
 
-    Attributes:
-        node: Its name before ONNX Runtime fused nodes for the provider, which may be empty.
-        op_type: Its op.
-        provider: ``CPU`` or ``CUDA``.
-    """
-
-    node: str
-    op_type: str
-    provider: str
+    node: str  # Its name before ONNX Runtime fused nodes for the provider, which may be empty
+    op_type: str  # Its op
+    provider: str  # ``CPU`` or ``CUDA``
 
 
 def placements(session: Any) -> tuple[Placement, ...]:

@@ -20,17 +20,11 @@ _ON_OFF = ("0", "1")
 
 
 class Key(NamedTuple):
-    """A key of the table.
+    """A key of the table."""
 
-    Attributes:
-        does: What it does, in a line.
-        values: Those that it takes; empty for any.
-        number: Whether it takes a whole number from 0 on.
-    """
-
-    does: str
-    values: tuple[str, ...] = ()
-    number: bool = False
+    does: str  # What it does, in a line
+    values: tuple[str, ...] = ()  # Those that it takes; empty for any
+    number: bool = False  # Whether it takes a whole number from 0 on
 
     @property
     def takes(self) -> str:
@@ -86,8 +80,7 @@ KEYS: Mapping[str, Key] = {
 }  # fmt: skip
 """What is known to change how fast a session is."""
 
-CUDA = "cuda."
-"""Keys that begin so are options of the CUDA provider, under their own names behind it."""
+CUDA = "cuda."  # Keys that begin so are options of the CUDA provider, under their own names behind it
 
 PREFIXES = ("session.", "optimization.", "mlas.", "ep.")
 """How further keys may begin: of another version of ONNX Runtime, or of no use to speed."""
@@ -109,8 +102,7 @@ _OURS = {
         "trtprof sets it itself",
     ),
 }
-_SLIP = 0.94
-"""Likeness to a known key from which on another one is taken for a slip of the hand."""
+_SLIP = 0.94  # Likeness to a known key from which on another one is taken for a slip of the hand
 
 
 class SessionTuning(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,8 +113,7 @@ class SessionTuning(msgspec.Struct, frozen=True, kw_only=True):
     inter_op_num_threads: int = 0
     enable_cpu_mem_arena: bool = True
     enable_mem_pattern: bool = True
-    entries: tuple[tuple[str, str], ...] = ()
-    """Session entries: key and value, in the order of the keys."""
+    entries: tuple[tuple[str, str], ...] = ()  # Session entries: key and value, in the order of the keys
 
     @classmethod
     def of(cls, values: Iterable[str]) -> SessionTuning:

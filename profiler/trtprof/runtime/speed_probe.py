@@ -15,11 +15,9 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-SIZE = 512
-"""Rows, columns and depth of the product: it fits the caches and is long beside a call."""
+SIZE = 512  # Rows, columns and depth of the product: it fits the caches and is long beside a call
 
-STREAM_ELEMENTS = 16 << 20
-"""Of each tensor of the sum: three of 64 MiB are more than most last-level caches hold."""
+STREAM_ELEMENTS = 16 << 20  # Of each tensor of the sum: three of 64 MiB are more than most last-level caches hold
 
 SECONDS = 0.1
 

@@ -23,8 +23,7 @@ _LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551
 _READ_EXECUTE, _READ_WRITE = 5, 6
 _HASH, _STRTAB, _SYMTAB, _STRSZ, _SYMENT = 4, 5, 6, 10, 11
 _GLOBAL_FUNCTION = 1 << 4 | 2
-_PAGE = 0x10000
-"""A multiple of every page size in use."""
+_PAGE = 0x10000  # A multiple of every page size in use
 
 
 def stub_library(names: Sequence[str]) -> bytes:

@@ -24,11 +24,9 @@ class Product(NamedTuple):
     module: str
     title: str
     oldest: Version
-    packages: tuple[str, ...]
-    """Names under which it is distributed; the first that is installed tells the version."""
+    packages: tuple[str, ...]  # Names under which it is distributed; the first that is installed tells the version
     install: str
-    command_line: str
-    """Its own command line tool."""
+    command_line: str  # Its own command line tool
 
 
 PRODUCTS: Mapping[str, Product] = {

@@ -66,11 +66,7 @@ def bench(gpu: FakeGpu, products: FakeProducts | None = None) -> Bench:
 # --- what is laid out -----------------------------------------------------------------------
 
 
-@given(
-    l2=st.integers(0, 256 << 20),
-    free=st.integers(0, 300 << 30),
-    sms=st.integers(1, 200),
-)
+@given(l2=st.integers(0, 256 << 20), free=st.integers(0, 300 << 30), sms=st.integers(1, 200))
 def test_no_more_than_a_quarter_of_the_free_memory_is_taken(l2: int, free: int, sms: int) -> None:
     gpu = FakeGpu(PROPERTIES._replace(l2_bytes=l2, free_bytes=free, sms=sms))
     if _workloads.pool_bytes(gpu.properties) < _workloads.LEAST_POOL:

@@ -10,40 +10,30 @@ from typing import NamedTuple
 
 from trtprof.base.units import FLOP_PER_MAC
 
-THREADS = 256
-"""Threads a block of every kernel."""
+THREADS = 256  # Threads a block of every kernel
 
-PIECE = 16
-"""Bytes that a thread moves with one instruction."""
+PIECE = 16  # Bytes that a thread moves with one instruction
 
-TILE = 4 * THREADS * PIECE
-"""Bytes that a block moves in one step; every buffer is a multiple of it."""
+TILE = 4 * THREADS * PIECE  # Bytes that a block moves in one step; every buffer is a multiple of it
 
 _WARP = 32
 _CHAINS, _STEPS = 8, 16
 _SPECIAL = 4 * 8
 _FRAGMENTS = 4
-_BLOCK_SCALED = 12
-"""Major compute capability whose ``mma.sync`` takes fp4, with a scale a block."""
+_BLOCK_SCALED = 12  # Major compute capability whose ``mma.sync`` takes fp4, with a scale a block
 
 
 ROW_LENGTHS = {"fp32": (128, 512, 1024, 2048, 4096, 8192, 16384), "fp16": (512, 1024, 2048, 4096, 8192, 16384)}
 """Rows that there are kernels of softmax and normalisation for (``softmax_fp32_1024``), by dtype."""
 
-_SHARED_BY_WARP = 1024
-"""The longest row that one warp takes; longer ones take a block."""
+_SHARED_BY_WARP = 1024  # The longest row that one warp takes; longer ones take a block
 
 
 class RowKernel(NamedTuple):
-    """A kernel over the rows of a matrix.
+    """A kernel over the rows of a matrix."""
 
-    Attributes:
-        name: Its function in the source.
-        rows: How many a block of `THREADS` threads takes at a time.
-    """
-
-    name: str
-    rows: int
+    name: str  # Its function in the source
+    rows: int  # How many a block of `THREADS` threads takes at a time
 
 
 def row_kernel(kind: str, dtype: str, length: int) -> RowKernel | None:
@@ -54,27 +44,17 @@ def row_kernel(kind: str, dtype: str, length: int) -> RowKernel | None:
 
 
 class ComputeKernel(NamedTuple):
-    """A kernel that computes in registers.
+    """A kernel that computes in registers."""
 
-    Attributes:
-        name: Its function in the source.
-        ceiling: The ceiling that it may reach: ``vector fp32``, ``special exp``, ``tensor fp16``.
-        part: What else its rate is kept as, with the accumulator: ``tensor fp16 acc fp32``.
-        amount: FLOP or evaluations of one thread in one trip; those of a warp are shared by its threads.
-        instruction: The PTX instruction that does it, or the function of CUDA's mathematical library.
-        repeats: How often a trip of a thread or warp issues ``instruction``.
-        at_least: The lowest compute capability that has the instruction, or does it at full rate.
-        below: The first one that has a better instruction instead.
-    """
-
-    name: str
-    ceiling: str
-    part: str
-    amount: int
-    instruction: str
-    repeats: int
+    name: str  # Its function in the source
+    ceiling: str  # The ceiling that it may reach: ``vector fp32``, ``special exp``, ``tensor fp16``
+    part: str  # What else its rate is kept as, with the accumulator: ``tensor fp16 acc fp32``
+    amount: int  # FLOP or evaluations of one thread in one trip; those of a warp are shared by its threads
+    instruction: str  # The PTX instruction that does it, or the function of CUDA's mathematical library
+    repeats: int  # How often a trip of a thread or warp issues ``instruction``
+    # The lowest compute capability that has the instruction, or does it at full rate.
     at_least: tuple[int, int] = (7, 0)
-    below: tuple[int, int] = (99, 0)
+    below: tuple[int, int] = (99, 0)  # The first one that has a better instruction instead
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
         """Whether it says something about a GPU of this compute capability."""

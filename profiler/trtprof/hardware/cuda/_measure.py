@@ -38,15 +38,13 @@ BATCH_NS = 2e6
 """Runs that together take about this long are timed by one pair of events, which resolve half a microsecond."""
 
 MAX_BATCH = 200
-SAMPLE_SECONDS = 0.03
-"""Time spent on one repeat of one workload."""
+SAMPLE_SECONDS = 0.03  # Time spent on one repeat of one workload
 
 MIN_SAMPLES = 3
 HOST_NS = 20_000
 """For each run that is put on the stream the device is held busy so long: a few times what the host takes."""
 
-LAUNCH_NS = 1e6
-"""What one launch of a kernel that computes is to last."""
+LAUNCH_NS = 1e6  # What one launch of a kernel that computes is to last
 
 CHAIN = (64, 512)
 """Lengths of the chains of empty kernels; a stream takes about a thousand launches before it blocks the host."""
@@ -54,11 +52,9 @@ CHAIN = (64, 512)
 FLOOR_REPEATS = 5
 ALGORITHMS_TRIED = 3
 WARM_UP_SECONDS = 0.5
-CLOCK_SECONDS = 0.02
-"""Time between two readings of the clock."""
+CLOCK_SECONDS = 0.02  # Time between two readings of the clock
 
-CHECKED = 16
-"""Rows and columns of a product that are compared with one in double precision on the host."""
+CHECKED = 16  # Rows and columns of a product that are compared with one in double precision on the host
 
 
 class ClockReading(NamedTuple):
@@ -69,8 +65,7 @@ class ClockReading(NamedTuple):
     reasons: tuple[str, ...]
 
 
-Clock = Callable[[], ClockReading]
-"""SM clock in MHz, and what holds it down."""
+Clock = Callable[[], ClockReading]  # SM clock in MHz, and what holds it down
 
 
 class Products(Protocol):

@@ -34,10 +34,8 @@ from trtprof.runtime.cuda_driver import answer_on_gpu
 _FUNCTION = {"fp32": "R_32F", "fp16": "R_16F"}
 _TOLERANCE = {"fp32": 1e-4, "fp16": 5e-3}
 """Root mean square of the error over that of the result up to which a row counts as right: a few times its rounding."""
-_EPSILON = 1e-5
-"""Of a normalisation, as in the kernel."""
-_MOST_NOTES = 5
-"""Shapes that could not be timed which are named; the others are counted."""
+_EPSILON = 1e-5  # Of a normalisation, as in the kernel
+_MOST_NOTES = 5  # Shapes that could not be timed which are named; the others are counted
 
 
 def main(argv: list[str]) -> int:

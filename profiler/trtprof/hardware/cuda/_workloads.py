@@ -14,36 +14,30 @@ from trtprof.hardware.cuda._kernels import PIECE, THREADS, TILE, ComputeKernel
 from trtprof.runtime import cublas
 from trtprof.runtime.cuda_driver import Argument, Properties
 
-Run = Callable[[], None]
-"""Puts one run of a workload on the stream."""
+Run = Callable[[], None]  # Puts one run of a workload on the stream
 
-SHARE = 4
-"""At most one part in so many of the free memory is taken."""
+SHARE = 4  # At most one part in so many of the free memory is taken
 
 ROTATION = 32
 """The pool that buffers rotate through is so many times the L2 where the memory allows: whatever the L2 keeps
 by another rule than least recently used, it can serve no more than one byte in so many."""
 
-BEYOND = (4, 8, 16)
-"""Sizes of one run from DRAM, in L2s."""
+BEYOND = (4, 8, 16)  # Sizes of one run from DRAM, in L2s
 
 WITHIN = (8, 4, 2)
 """Of the L2, one part in so many is the working set. The L2 of A100 and H100 has two halves that may both
 hold a copy of what all SMs read."""
 
-UNKNOWN_L2 = 64 << 20
-"""Stands in for an L2 of unknown size."""
+UNKNOWN_L2 = 64 << 20  # Stands in for an L2 of unknown size
 
 GEMM_SIZES = (2048, 4096, 8192)
 
-RUN_BYTES = 1 << 30
-"""What one run from the L2 reads, about."""
+RUN_BYTES = 1 << 30  # What one run from the L2 reads, about
 
 PINNED = (1 << 20, 16 << 20, 64 << 20, 256 << 20)
 PAGEABLE = (16 << 20, 64 << 20)
 
-LEAST_POOL = 64 << 20
-"""Bytes of device memory without which nothing is measured."""
+LEAST_POOL = 64 << 20  # Bytes of device memory without which nothing is measured
 
 _THREADS_PER_SM = 2048
 """The most that any GPU has at a time (CUDA guide, technical specifications per compute capability)."""
@@ -89,8 +83,7 @@ class Memory(NamedTuple):
 
     pool: int
     pool_bytes: int
-    sink: int
-    """Results of kernels that are there to be timed."""
+    sink: int  # Results of kernels that are there to be timed
     workspace: int
 
 

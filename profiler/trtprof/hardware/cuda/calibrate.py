@@ -34,26 +34,18 @@ from trtprof.runtime.nvrtc import INSTALL
 
 Measure = Callable[[GpuRequest], GpuMeasured]
 
-SECONDS = 20.0
-"""Time for the ceilings; compiling, warming up and the floors take a few seconds on top."""
+SECONDS = 20.0  # Time for the ceilings; compiling, warming up and the floors take a few seconds on top
 
-GRACE_SECONDS = 180.0
-"""What the child may take beyond several times that: a slow GPU finishes its first round."""
+GRACE_SECONDS = 180.0  # What the child may take beyond several times that: a slow GPU finishes its first round
 
 _NEEDED = ("vector fp32", "special exp", "dram", "cache", "launch graph")
-_LEAST_ROTATION = 8
-"""A pool of fewer L2s, which could serve one byte in so many of what is read from DRAM, is said."""
+_LEAST_ROTATION = 8  # A pool of fewer L2s, which could serve one byte in so many of what is read from DRAM, is said
 
-_ABOVE = 1.02
-"""A measured ceiling above this multiple of the datasheet's is said."""
+_ABOVE = 1.02  # A measured ceiling above this multiple of the datasheet's is said
 
 
 def calibrate_gpu(
-    index: int = 0,
-    *,
-    progress: Progress | None = None,
-    seconds: float = SECONDS,
-    measure: Measure | None = None,
+    index: int = 0, *, progress: Progress | None = None, seconds: float = SECONDS, measure: Measure | None = None
 ) -> Ceilings:
     """Measure the ceilings of a GPU.
 

@@ -20,17 +20,11 @@ Measure = Callable[[KernelsRequest], KernelsMeasured]
 
 
 class KernelTimes(NamedTuple):
-    """What was timed.
+    """What was timed."""
 
-    Attributes:
-        times_ns: By place among the shapes.
-        measured: What is to be said of it; None where the process did not come to its end.
-        stopped: Why not.
-    """
-
-    times_ns: dict[int, float]
-    measured: KernelsMeasured | None
-    stopped: MissingError | CaptureError | KeyboardInterrupt | None = None
+    times_ns: dict[int, float]  # By place among the shapes
+    measured: KernelsMeasured | None  # What is to be said of it; None where the process did not come to its end
+    stopped: MissingError | CaptureError | KeyboardInterrupt | None = None  # Why not
 
 
 def time_kernels(
