@@ -107,10 +107,7 @@ def test_what_does_not_fit_is_said_and_not_guessed(number: int, order: list[str]
     assert led.unknown == ("c",)
 
 
-@given(
-    names=st.lists(st.sampled_from("abc"), min_size=1, max_size=8),
-    inferences=st.integers(1, 3),
-)
+@given(names=st.lists(st.sampled_from("abc"), min_size=1, max_size=8), inferences=st.integers(1, 3))
 def test_whole_inferences_are_led_to_the_layers_that_made_them(names: list[str], inferences: int) -> None:
     """Each layer launches one kernel; each launch reads as many bytes as its layer's place in the inference."""
     layers = [layer(f"layer {at}", (name, 1)) for at, name in enumerate(names)]

@@ -618,11 +618,7 @@ def test_ranges_of_the_user_mark_iterations() -> None:
     assert any("step" in note for note in other.notes)
 
 
-@given(
-    st.lists(st.integers(0, 4), min_size=1, max_size=12),
-    st.integers(3, 6),
-    st.lists(st.integers(0, 4), max_size=3),
-)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(3, 6), st.lists(st.integers(0, 4), max_size=3))
 def test_a_sequence_that_comes_again_is_found(block: list[int], repeats: int, head: list[int]) -> None:
     """Without NVTX and calls: all iterations that it finds are kept ones hold the same kernels."""
     sequence = [*head, *block * repeats]

@@ -53,8 +53,7 @@ LAYERS = (
 
 
 @pytest.mark.parametrize(
-    ("number", "names", "launches"),
-    [(0, [], 0), (1, ["c"], 1), (2, ["b", "c"], 4), (9, ["a", "b", "c"], 5)],
+    ("number", "names", "launches"), [(0, [], 0), (1, ["c"], 1), (2, ["b", "c"], 4), (9, ["a", "b", "c"], 5)]
 )
 def test_kernels_of_findings_come_first_then_those_of_the_worst_layers(
     number: int, names: list[str], launches: int

@@ -15,14 +15,7 @@ from onnx import TensorProto, helper
 
 from tests.fakes import command_line
 from tests.fakes.command_line import trtprof
-from tests.fakes.resnet_factory import (
-    HALF_KERNEL,
-    REFORMAT,
-    engine_of,
-    layer_names,
-    write_capture,
-    write_resnet18,
-)
+from tests.fakes.resnet_factory import HALF_KERNEL, REFORMAT, engine_of, layer_names, write_capture, write_resnet18
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import ROOT, SAMPLES, captured, refused
 from tests.fakes.trace_factory import COPIES, Layer, Rows, Work, global_tid
@@ -148,11 +141,7 @@ def test_real_names_and_kernels_are_priced_like_the_detailed_plan(tmp_path: Path
             # The engine pads its three channels to four, which the model cannot tell.
             assert (layer.bytes, known[name].bytes) == (61_032_960, 64_244_224)
         else:
-            assert (layer.flops, layer.bytes, layer.dtype) == (
-                known[name].flops,
-                known[name].bytes,
-                known[name].dtype,
-            )
+            assert (layer.flops, layer.bytes, layer.dtype) == (known[name].flops, known[name].bytes, known[name].dtype)
 
 
 def test_sums_of_kernels_by_range_are_enough_too(tmp_path: Path, capture: Path, model: Path) -> None:

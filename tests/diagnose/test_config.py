@@ -47,18 +47,6 @@ def test_the_nearest_table_upwards_counts_and_files_without_one_are_passed_over(
     assert loaded(inner) == Config(THRESHOLDS._replace(doubt=0.5), near)
 
 
-def test_an_empty_table_ends_the_search(tmp_path: Path) -> None:
-    project(tmp_path, "[tool.trtprof]\nmin-share = 0.02\n")
-    near = project(tmp_path / "a", "[tool.trtprof]\n")
-    assert loaded(tmp_path / "a") == Config(THRESHOLDS, near)
-
-
-def test_without_a_file_all_thresholds_are_the_defaults(tmp_path: Path) -> None:
-    # Folders above this one are those of the machine, and have no such table.
-    assert loaded(tmp_path) == Config()
-    assert all(Config().source(name) == "default" for name in Thresholds._fields)
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -120,14 +108,15 @@ def test_what_cannot_be_is_refused_with_its_file(tmp_path: Path, text: str, word
         assert word in said
 
 
-@pytest.mark.parametrize("name", Thresholds._fields)
-def test_every_threshold_is_a_number_that_may_be_set_to_its_default(name: str) -> None:
-    default = getattr(THRESHOLDS, name)
-    assert thresholds_of({name.replace("_", "-"): default}, "a test") == THRESHOLDS
-    kind = get_type_hints(Thresholds)[name]
-    assert kind in (int, float)
-    with pytest.raises(UsageError):
-        thresholds_of({name.replace("_", "-"): -1}, "a test")
+def test_every_threshold_is_a_number_that_may_be_set_to_its_default(subtests: pytest.Subtests) -> None:
+    for name in Thresholds._fields:
+        with subtests.test(name=name):
+            default = getattr(THRESHOLDS, name)
+            assert thresholds_of({name.replace("_", "-"): default}, "a test") == THRESHOLDS
+            kind = get_type_hints(Thresholds)[name]
+            assert kind in (int, float)
+            with pytest.raises(UsageError):
+                thresholds_of({name.replace("_", "-"): -1}, "a test")
 
 
 def allowed(name: str) -> st.SearchStrategy[float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
-import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
@@ -195,8 +194,3 @@ def test_the_generated_cases_make_most_rules_speak() -> None:
         if spoken >= wanted:
             return
     assert spoken >= wanted
-
-
-@pytest.mark.parametrize("code", OTHER_WORK)
-def test_exceptions_are_rules_that_there_are(code: str) -> None:
-    assert RULES.get(code) is not None

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.cases import CEILINGS
 from trtprof.base.records import Estimate, Latency, LayerResult, LedgerRow
 from trtprof.diagnose.ledger import (
-    ADDING,
     CEILING,
     COPIES,
     FROM_DEVICE,
@@ -25,7 +23,6 @@ from trtprof.diagnose.ledger import (
     LAUNCH,
     LAYOUT,
     OUTSIDE,
-    OVERLAP,
     SLOWER,
     TO_DEVICE,
     UNEXPLAINED,
@@ -35,11 +32,7 @@ from trtprof.diagnose.ledger import (
     Overheads,
     build_ledger,
 )
-
-ORDER = (
-    IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, UNREACHED, SLOWER, INEFFICIENCY, UNPRICED, ADDING, HOST, TO_DEVICE,
-    FROM_DEVICE, COPIES, OVERLAP, GAPS_INSIDE, GAPS_BETWEEN, WAITING, UNEXPLAINED,
-)  # fmt: skip
+from trtprof.diagnose.ledger import ROWS as ROW_TABLE
 
 
 def timed(name: str, measured_ns: int, role: str = "compute", expected_ns: int | None = None) -> LayerResult:
@@ -114,20 +107,6 @@ def test_measured_rows_are_facts_computed_ones_estimates_and_the_rest_a_remainde
     assert all(row.meaning for row in rows)
 
 
-def test_profiled_kernels_beyond_the_latency_are_a_negative_remainder() -> None:
-    rows = amounts(ledger([timed("a", 1000)], {"a": priced(100, 100, 100)}, 700, call_ns=50))
-    assert rows[UNEXPLAINED] == 700 - 1000 - 50
-
-
-def test_a_layer_faster_than_attainable_makes_inefficiency_negative() -> None:
-    rows = amounts(ledger([timed("a", 80)], {"a": priced(50, 100, 100)}, 80))
-    assert (rows[IDEAL], rows[CEILING], rows[INEFFICIENCY], rows[UNEXPLAINED]) == (50, 50, -20, 0)
-
-
-def test_a_layer_that_the_estimates_do_not_know_is_unpriced() -> None:
-    assert amounts(ledger([timed("a", 80)], {}, 80))[UNPRICED] == 80
-
-
 def test_the_call_takes_no_more_than_the_latency() -> None:
     rows = amounts(ledger([], {}, 80, call_ns=1e6))
     assert rows == {IDEAL: 0, INEFFICIENCY: 0, HOST: 80, UNEXPLAINED: 0}
@@ -135,12 +114,6 @@ def test_the_call_takes_no_more_than_the_latency() -> None:
 
 def test_empty_rows_are_left_out_but_for_the_three_that_always_stand() -> None:
     assert [row.cause for row in ledger([], {}, 0)] == [IDEAL, INEFFICIENCY, UNEXPLAINED]
-
-
-@pytest.mark.parametrize("role", ["compute", "control"])
-def test_control_flow_is_priced_like_any_layer(role: str) -> None:
-    rows = amounts(ledger([timed("loop", 100, role)], {"loop": priced(10, 10, 10)}, 100))
-    assert rows[INEFFICIENCY] == 90
 
 
 def test_copies_stand_between_the_layers_and_the_remainder_and_no_call_does() -> None:
@@ -163,15 +136,6 @@ def test_copies_stand_between_the_layers_and_the_remainder_and_no_call_does() ->
     assert (kinds[IDLE], kinds[UNPRICED], kinds[TO_DEVICE], kinds[FROM_DEVICE]) == ("fact", "estimate", "fact", "fact")
     assert "streams overlap" in rows[-1].meaning
     assert "streams" not in ledger(layers, estimates, 1700)[-1].meaning
-
-
-def test_that_medians_of_layers_do_not_add_up_is_a_fact_of_its_own_and_no_gap() -> None:
-    rows = ledger([timed("a", 1000)], {"a": priced(100, 100, 100)}, 5000, call_ns=50, adding_ns=3700)
-    assert amounts(rows)[ADDING] == 3700
-    assert amounts(rows)[UNEXPLAINED] == 5000 - 1000 - 50 - 3700
-    (row,) = [row for row in rows if row.cause == ADDING]
-    assert row.kind == "fact"
-    assert row.cause == "medians not adding up"
 
 
 def test_what_was_lost_is_split_where_there_is_an_expectation() -> None:
@@ -216,7 +180,6 @@ def test_nothing_is_split_without_an_expectation_nor_of_a_layer_known_in_part() 
     assert [row.meaning for row in rows if row.cause == INEFFICIENCY] == ["kernels measured, less what is attainable"]
 
 
-QUIET = settings(deadline=None)  # a busy machine is no failure
 NS = st.integers(0, 10**12)
 ROWS = st.lists(
     st.tuples(
@@ -229,7 +192,6 @@ ROWS = st.lists(
 )  # fmt: skip
 
 
-@QUIET
 @given(
     ROWS,
     NS,
@@ -254,7 +216,7 @@ def test_the_ledger_closes(
     found = ledger(layers, estimates, median_ns, call_ns, unattributed_ns, overheads, ["layer0"] * partial, adding_ns)
     assert sum(row.ns for row in found) == median_ns
     causes = [row.cause for row in found]
-    assert causes == [cause for cause in ORDER if cause in causes]
+    assert causes == [row.cause for row in ROW_TABLE if row.cause in causes]
     by_cause = amounts(found)
     # All but the host, copies, gaps and the remainder are the kernels, to the ns, once where they overlap.
     kernels = sum(ns for cause, ns in by_cause.items() if cause not in OUTSIDE)

@@ -94,9 +94,9 @@ def codes(*layers: PlanLayer, **rest: Any) -> list[str]:
 # --- dimensions ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("layer", "dims"),
-    [
+def test_dimensions_of_products(subtests: pytest.Subtests) -> None:
+    """Summed over, and the width of the result; then the groups of a convolution, or the rows of a matrix product."""
+    rows: list[tuple[PlanLayer, tuple[int, int, int] | None]] = [
         (conv(3, 64), (3, 64, 1)),
         (conv(32, 64, groups=4), (8, 16, 4)),
         (conv(32, 32, groups=32), (1, 1, 32)),
@@ -109,18 +109,16 @@ def codes(*layers: PlanLayer, **rest: Any) -> list[str]:
         (other("gemm", tensor("a", -1, 100), tensor("c", -1, 30)), None),
         (other("gemm", PlanTensor(name="a", dims=None, dtype=""), tensor("c", 128, 30)), None),
         (PlanLayer(name="empty", kind="gemm"), None),
-    ],
-)
-def test_dimensions_of_products(layer: PlanLayer, dims: tuple[int, int, int] | None) -> None:
-    """Summed over, and the width of the result; then the groups of a convolution, or the rows of a matrix product."""
-    found = of_plan(layer)
-    third = None if found is None else found.batch if found.convolution else found.m
-    assert (None if found is None else (found.inner, found.n, third)) == dims
+    ]
+    for layer, dims in rows:
+        with subtests.test(dims=dims):
+            found = of_plan(layer)
+            third = None if found is None else found.batch if found.convolution else found.m
+            assert (None if found is None else (found.inner, found.n, third)) == dims
 
 
-@pytest.mark.parametrize(
-    ("layer", "found"),
-    [
+def test_tc1_dimensions_that_tensor_cores_cannot_use(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[PlanLayer, bool]] = [
         (conv(64, 64), False),
         (conv(3, 64), True),
         (conv(64, 60), True),
@@ -140,10 +138,10 @@ def test_dimensions_of_products(layer: PlanLayer, dims: tuple[int, int, int] | N
         # It is on tensor cores all the same.
         (conv(3, 64, tactic=TENSOR), False),
         (conv(3, 64, tactic=SIMT), True),
-    ],
-)
-def test_tc1_dimensions_that_tensor_cores_cannot_use(layer: PlanLayer, found: bool) -> None:
-    assert ("TC1" in codes(layer)) is found
+    ]
+    for layer, found in rows:
+        with subtests.test(found=found):
+            assert ("TC1" in codes(layer)) is found
 
 
 def test_tc1_shows_the_numbers_and_what_to_pad_to() -> None:
@@ -162,9 +160,8 @@ def test_tc1_goes_by_what_is_multiplied() -> None:
     assert codes(layer, works=[Work(tensor_flops=2, dtype="fp16")]) == []
 
 
-@pytest.mark.parametrize(
-    ("tactic", "mark"),
-    [
+def test_tc2_tactics_that_leave_the_tensor_cores_idle(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str]] = [
         (SIMT, "ffma"),
         ("sm50_xmma_conv_fprop_fused_conv_act_fp32_NCHW_fp32_NCHW_KCRS_fp32_fp32_fp32", "sm50"),
         ("ampere_sgemm_128x32_sliced1x4_nn_v1", "sgemm"),
@@ -182,11 +179,11 @@ def test_tc1_goes_by_what_is_multiplied() -> None:
         ("sm80_xmma_fprop_batch_anything", ""),
         ("__myelin_CASK_STUB", ""),
         ("", ""),
-    ],
-)
-def test_tc2_tactics_that_leave_the_tensor_cores_idle(tactic: str, mark: str) -> None:
-    found = [each for each in lints(conv(64, 64, tactic=tactic)) if each.code == "TC2"]
-    assert [each.evidence.split("'")[1] for each in found] == ([mark] if mark else [])
+    ]
+    for tactic, mark in rows:
+        with subtests.test(tactic=tactic, mark=mark):
+            found = [each for each in lints(conv(64, 64, tactic=tactic)) if each.code == "TC2"]
+            assert [each.evidence.split("'")[1] for each in found] == ([mark] if mark else [])
 
 
 def labelled() -> list[str]:
@@ -217,12 +214,6 @@ def test_plans_and_runs_are_judged_alike_by_every_labelled_name() -> None:
     assert min(judged["tensor"], judged["simt"]) > 80
 
 
-def test_tc2_leaves_out_what_has_a_reason() -> None:
-    assert codes(conv(3, 64, tactic=SIMT)) == ["TC1"]
-    assert codes(conv(32, 32, groups=32, tactic=SIMT)) == []
-    assert codes(other("CaskPooling", tensor("a", 1, 64), tensor("b", 1, 64), tactic=SIMT)) == []
-
-
 # --- precision ----------------------------------------------------------------------------------
 
 
@@ -247,12 +238,6 @@ def test_pr2_fp32_layers_in_an_engine_of_lower_precision() -> None:
     # By arithmetic where that is known.
     works = [Work(tensor_flops=1, dtype="fp16"), Work(tensor_flops=1, dtype="fp16")]
     assert codes(*halves, wide, works=[*works, Work(tensor_flops=100, dtype="fp32")]) == []
-
-
-def test_pr2_leaves_out_what_the_engine_takes_or_gives_as_fp32() -> None:
-    cast = other("kgen", tensor("x", 8, dtype="fp32"), tensor("y", 8), name="cast")
-    assert codes(conv(), cast, works=[None, Work(vector_flops=8, dtype="fp32")], bindings=[binding("x", "input")]) == []
-    assert codes(conv(), cast, works=[None, Work(vector_flops=8, dtype="fp32")]) == ["PR2"]
 
 
 # --- conversions --------------------------------------------------------------------------------
@@ -283,9 +268,8 @@ def test_rf2_conversions_between_layers() -> None:
     assert codes(other("NoOp", named("a", WIDE), named("b", HALF))) == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "origin", "source", "target", "what"),
-    [
+def test_qd1_layers_that_only_quantise(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str, PlanTensor, PlanTensor, str]] = [
         ("Reformat", "QDQ", HALF, INT8, "quantising"),
         ("Reformat", "QDQ", INT8, HALF, "dequantising"),
         ("Scale", "", WIDE, INT8, "quantising"),
@@ -294,22 +278,13 @@ def test_rf2_conversions_between_layers() -> None:
         ("Scale", "", HALF, HALF, ""),
         ("Scale", "", INT8, INT8, ""),
         ("PointWiseV2", "", HALF, INT8, ""),
-    ],
-)
-def test_qd1_layers_that_only_quantise(
-    kind: str, origin: str, source: PlanTensor, target: PlanTensor, what: str
-) -> None:
-    found = lints(other(kind, named("a", source), named("b", target), origin=origin))
-    assert [(each.code, each.what) for each in found] == ([("QD1", f"a layer of its own for {what}")] if what else [])
-
-
-def test_qd1_names_who_else_reads_the_tensor() -> None:
-    quantise = other("Reformat", named("a", HALF), named("b", INT8), name="q", origin="QDQ")
-    add = other("PointWiseV2", named("a", HALF), named("c", HALF), name="add")
-    (found,) = lints(quantise, add)
-    assert found.try_ == "quantise what add reads too: it reads the same tensor as fp16"
-    (found,) = lints(quantise, bindings=[binding("a", "input")])
-    assert found.try_.startswith("give the engine the quantised input")
+    ]
+    for kind, origin, source, target, what in rows:
+        with subtests.test(kind=kind, origin=origin, what=what):
+            found = lints(other(kind, named("a", source), named("b", target), origin=origin))
+            assert [(each.code, each.what) for each in found] == (
+                [("QD1", f"a layer of its own for {what}")] if what else []
+            )
 
 
 def test_sl1_slices_that_convert() -> None:
@@ -331,11 +306,6 @@ def test_codes_are_unique_and_titled() -> None:
 def test_lints_come_by_code_then_in_the_order_of_the_plan() -> None:
     found = lints(conv(3, 64, name="first"), conv(64, 64, tactic=SIMT, name="second"), conv(5, 64, name="third"))
     assert [(each.code, each.layer) for each in found] == [("TC1", "first"), ("TC1", "third"), ("TC2", "second")]
-
-
-def test_layers_that_tell_nothing_are_no_reason_to_complain() -> None:
-    empty = [PlanLayer(name=kind, kind=kind) for kind in ("gemm", "Reformat", "Scale", "Slice", "Quantize", "signal")]
-    assert lints(*empty) == []
 
 
 # --- plans as TensorRT exports them -------------------------------------------------------------

@@ -31,15 +31,7 @@ from tests.fakes.plugin_cases import (
     with_kernel,
 )
 from tests.fakes.support import SAMPLES, one_unit
-from trtprof.base.records import (
-    Coverage,
-    LayerResult,
-    Op,
-    PlanTensor,
-    PluginCandidate,
-    Run,
-    Tensor,
-)
+from trtprof.base.records import Coverage, LayerResult, Op, PlanTensor, PluginCandidate, Run, Tensor
 from trtprof.diagnose.plugin import Thought, candidates, fused_in, is_linear, no_candidates, noise_floor_ns
 from trtprof.diagnose.plugin import weigh as weigh_layer
 from trtprof.engine.inspector import read_layer_info
@@ -82,11 +74,6 @@ def test_the_gemv_of_the_story_is_worth_a_kernel() -> None:
     assert "950 us" in found.why
 
 
-def test_at_nine_tenths_of_the_bandwidth_there_is_nothing_to_weigh() -> None:
-    case, plan = story(round(272_640 / 0.9))
-    assert candidates(case._replace(plan={"gemv": plan})) == ()
-
-
 def test_where_half_precision_is_predicted_to_bring_most_of_it_that_comes_first() -> None:
     case, plan = story(600_000)
     found = weigh(case, plan)
@@ -95,20 +82,22 @@ def test_where_half_precision_is_predicted_to_bring_most_of_it_that_comes_first(
     assert found.why.startswith("cheaper: half precision, predicted to bring 300 us, where a plugin")
 
 
-@pytest.mark.parametrize("ns", [270_000, 300_000, 350_000, 380_000, 400_000, 1_900_000])
-def test_any_layer_can_be_weighed_and_none_that_is_not_listed_is_to_be_written(ns: int) -> None:
-    case, plan = story(ns)
-    case = case._replace(plan={"gemv": plan})
-    found = weigh_layer(case, case.layers[0])
-    listed = candidates(case)
-    assert found.listed == bool(listed)
-    assert found.candidate is not None
-    assert (found.candidate.verdict, found.candidate.why) == (found.verdict, found.why)
-    if listed:
-        assert found.candidate == listed[0]
-        assert found.candidate.command == "trtprof plugin RUN gemv"
-    else:
-        assert (found.verdict, found.candidate.command) == ("do not", "")
+def test_any_layer_can_be_weighed_and_none_that_is_not_listed_is_to_be_written(subtests: pytest.Subtests) -> None:
+    rows: list[int] = [270_000, 300_000, 350_000, 380_000, 400_000, 1_900_000]
+    for ns in rows:
+        with subtests.test(ns=ns):
+            case, plan = story(ns)
+            case = case._replace(plan={"gemv": plan})
+            found = weigh_layer(case, case.layers[0])
+            listed = candidates(case)
+            assert found.listed == bool(listed)
+            assert found.candidate is not None
+            assert (found.candidate.verdict, found.candidate.why) == (found.verdict, found.why)
+            if listed:
+                assert found.candidate == listed[0]
+                assert found.candidate.command == "trtprof plugin RUN gemv"
+            else:
+                assert (found.verdict, found.candidate.command) == ("do not", "")
 
 
 def test_between_the_least_and_the_best_of_its_class_there_is_none_to_write() -> None:
@@ -300,9 +289,8 @@ def test_a_reformat_that_is_there_for_the_layer_alone_falls_away() -> None:
     assert [part.what.partition(" before")[0] for part in parts[:-1]] == ["a reformat of x"]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
+def test_what_a_plugin_takes_for_linear(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[dict[str, Any], bool]] = [
         ({"format": LINEAR}, True),
         ({"format": ""}, True),
         ({"format": NHWC8}, False),
@@ -312,10 +300,10 @@ def test_a_reformat_that_is_there_for_the_layer_alone_falls_away() -> None:
         ({"format": "(Arbitrary) Format with stride order = [0,2,1]", "strides": (1, 3, 1)}, True),
         ({"format": "(Linear) Row major linear format", "strides": (6, 3, 1)}, True),
         ({"format": "(Linear) Row major linear format", "strides": (6, 0, 1)}, False),
-    ],
-)
-def test_what_a_plugin_takes_for_linear(given: dict[str, Any], expected: bool) -> None:
-    assert is_linear(PlanTensor(name="t", dims=(1, 2, 3), dtype="fp16", **given)) is expected
+    ]
+    for fields, expected in rows:
+        with subtests.test(str(fields)):
+            assert is_linear(PlanTensor(name="t", dims=(1, 2, 3), dtype="fp16", **fields)) is expected
 
 
 def test_views_and_constants_inside_a_layer_move_nothing_and_the_engine_has_its_own_width() -> None:
@@ -338,15 +326,6 @@ def test_views_and_constants_inside_a_layer_move_nothing_and_the_engine_has_its_
     assert found.crossing == (("m", 64 * 64 * 2, 2),)
     assert (found.before, found.behind) == ((), ("Add", "Relu"))
     assert not found.guessed
-
-
-def test_a_tensor_that_is_given_out_anyway_is_only_read_once_more() -> None:
-    x, m, y = (tensor(name, 64, 64) for name in "xmy")
-    one = layer("soft", "Softmax", (x,), (m,), nodes=("soft", "relu"))
-    ops = {"soft": one.op, "relu": op("Relu", (m,), y)}
-    plan = matched("soft", (plan_tensor("x", 64, 64),), [plan_tensor(name, 64, 64) for name in "my"])
-    case = engine_case(Timed(one), plan={"soft": plan})
-    assert fused_in(case._replace(ops=ops), case.layers[0]).crossing == (("m", 64 * 64 * 2, 1),)
 
 
 def test_without_the_model_the_words_of_the_plan_tell_that_something_is_fused() -> None:
@@ -404,14 +383,6 @@ def test_several_products_in_one_layer_have_to_be_told_apart_first() -> None:
     assert found.why.startswith("2 products are one layer here")
 
 
-def test_a_range_of_nodes_has_to_be_told_apart_first_too() -> None:
-    case, plan = story(1_900_000)
-    ranged = msgspec.structs.replace(plan, layer=msgspec.structs.replace(plan.layer, onnx_range=True))
-    found = weigh(case, ranged)
-    assert found.verdict == "try first"
-    assert found.why.startswith("a range of nodes is one layer here")
-
-
 def test_while_the_host_is_slower_than_the_gpu_no_kernel_shortens_anything() -> None:
     case, plan = story(1_900_000)
     slow_host = case._replace(enqueue_ns=2_500_000, graph_ns=1_000_000)
@@ -445,22 +416,6 @@ def test_a_gain_within_the_noise_is_not_worth_it() -> None:
     assert noise_floor_ns(noisy) == pytest.approx(2 * 0.1 * (2 / 10) ** 0.5 * calm.latency.median_ns, abs=1)
 
 
-@pytest.mark.parametrize("why", ["coverage", "partial", "constant", "role", "cpu"])
-def test_what_is_not_known_or_not_asked_for_is_not_weighed(why: str) -> None:
-    case, plan = story(1_900_000)
-    case = case._replace(plan={"gemv": plan})
-    (one,) = case.layers
-    changed = {
-        "coverage": case._replace(coverage=msgspec.structs.replace(case.coverage, exact=0.9, unattributed=0.1)),
-        "partial": case._replace(partial=frozenset({"gemv"})),
-        "constant": case._replace(layers=(msgspec.structs.replace(one, constant=True),)),
-        "role": case._replace(layers=(msgspec.structs.replace(one, role="layout"),)),
-        "cpu": case._replace(gpu=False),
-    }[why]
-    assert candidates(case)
-    assert candidates(changed) == ()
-
-
 # --- the ladder -----------------------------------------------------------------------------------
 
 
@@ -481,23 +436,6 @@ def test_padding_is_priced_where_no_kernel_is_on_the_tensor_cores() -> None:
     assert (step.gain_ns, "on the tensor cores already" in step.basis) == (None, True)
 
 
-def test_an_engine_that_is_in_half_precision_already_is_not_told_to_be() -> None:
-    case, plan = story(1_900_000)
-    other = msgspec.structs.replace(case.layers[0], name="other", dtype="fp16", lost_ns=0)
-    step = weigh(case._replace(layers=(*case.layers, other)), plan).ladder[0]
-    assert step.what == "its inputs cast down in the model"
-    assert "--fp16" not in step.command
-
-
-def test_small_layers_are_told_of_a_larger_batch_and_launch_bound_ones_of_a_graph() -> None:
-    tiny = layer("tiny", "Add", (tensor("p", 1), tensor("q", 1)), (tensor("r", 1),))
-    found = weigh(engine_case(Timed(tiny, ns=100_000)))
-    assert [step.what for step in found.ladder][-2:] == ["a CUDA graph", "a larger batch"]
-    assert found.ladder[-2].gain_ns is None
-    half = found.ladder[0]
-    assert (half.what, half.gain_ns) == ("half precision", 0)
-
-
 def test_a_quantised_layer_that_writes_floats_can_write_less() -> None:
     inputs = tensor("x", 1, 64, 512, 512, dtype="int8"), tensor("w", 64, 64, 1, 1, dtype="int8", constant=True)
     ints = msgspec.structs.replace(GPU, attainable=one_unit({**HALF_RATES, "int8": 314e12}, dram=0.92e12, cache=5e12))
@@ -513,15 +451,6 @@ def test_a_quantised_layer_that_writes_floats_can_write_less() -> None:
 
 
 # --- what always holds ------------------------------------------------------------------------------
-
-
-def test_healthy_layers_are_not_weighed() -> None:
-    """Of several classes and sizes, each at 72 to 97 % of a measured roof."""
-    timed = [Timed(relu(f"r{at}", f"x{at}", f"y{at}", 400_000 * (at + 1)), 1 / (0.72 + 0.05 * at)) for at in range(6)]
-    timed += [Timed(gemv(), 1 / 0.75), conv(64, slow=1 / 0.8, out="z")]
-    case = engine_case(*timed)
-    assert len(case.layers) == 8
-    assert candidates(case) == ()
 
 
 @given(
@@ -602,14 +531,6 @@ def test_engines_keep_the_laws_and_are_shown(engine: str, tmp_path: Path) -> Non
     check_laws(run.layers, run.candidates)
     text = get("text").render(run, ReportOptions())
     assert ("layers weighed" in text or "layer weighed" in text) == bool(run.candidates)
-
-
-def test_the_first_convolution_of_a_quantised_engine_writes_floats_and_needs_no_kernel(tmp_path: Path) -> None:
-    first = run_of(RESNET_QAT, tmp_path).candidates[0]
-    assert first.nodes[-1] == "Conv_9"
-    assert first.verdict == "try first"
-    assert "Q/DQ pair" in first.why
-    assert "NeuSight" in first.basis
 
 
 def test_why_no_layer_is_weighed_is_said() -> None:

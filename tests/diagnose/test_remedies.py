@@ -22,9 +22,8 @@ from tests.fakes.kernel_rule_cases import (
     run_case,
 )
 from trtprof.base.plan_words import FULL, layout
-from trtprof.base.records import Layer, LayerResult, MatchedLayer, PlanLayer, PlanTensor, PlanWeights
+from trtprof.base.records import Layer, LayerResult
 from trtprof.diagnose import RULES, Case
-from trtprof.diagnose.plans import PlanView
 from trtprof.diagnose.plugin import candidates
 from trtprof.diagnose.products import has_weights, multiplies, product_dtype, product_of
 from trtprof.diagnose.rank import diagnose
@@ -98,25 +97,6 @@ def test_no_remedy_proposes_what_the_layer_has(case: Case) -> None:
 CHANNELS = st.sampled_from([1, 3, 4, 7, 8, 16, 30, 320, 640])
 
 
-@given(CHANNELS, CHANNELS, st.sampled_from(["int8", "fp16", "fp32"]), st.sampled_from(["", DP4A, SM80_SIMT, TILED]))
-def test_no_lint_of_a_plan_proposes_what_the_layer_has(channels: int, made: int, dtype: str, tactic: str) -> None:
-    one = PlanLayer(
-        name="conv", kind="CaskConvolution", parameter_type="Convolution", tactic=tactic,
-        inputs=(PlanTensor(name="x", dims=(8, channels, 56, 56), dtype=dtype),),
-        outputs=(PlanTensor(name="y", dims=(8, made, 56, 56), dtype=dtype),),
-        weights=PlanWeights(dtype=dtype, count=channels * made * 9), attributes={"Groups": 1},
-    )  # fmt: skip
-    step = {"int8": 16, "fp16": 8, "fp32": 4}[dtype]
-    for rule in RULES.values():
-        for lint in rule.plan(PlanView([MatchedLayer(layer=one)], [None])) if rule.plan is not None else ():
-            if lint.try_.startswith("pad to"):
-                sizes = [-(-size // step) * step for size in (channels, made) if size % step]
-                assert lint.try_.startswith(f"pad to {', '.join(map(str, sizes))} with")
-                assert not (dtype == "int8" and channels <= 4), "the convolution of an image is left unquantised"
-            if "TF32" in lint.try_ or "fp16" in lint.try_:
-                assert dtype == "fp32" or (lint.try_.startswith("leave it unquantised") and channels <= 4)
-
-
 def test_the_generated_cases_make_remedies_speak() -> None:
     """A law about words that no rule says would hold for nothing."""
     words = ["to a multiple of", "fp16", "channels last", "fold the batch", "split-k", "leave it unquantised"]
@@ -159,10 +139,6 @@ def test_too_few_tiles_are_named_and_not_the_channels() -> None:
     assert finding.evidence.endswith("; its tiles of 128 x 64 make 60 blocks for 72 SMs")
     assert finding.try_.startswith("give it more blocks: a larger batch, or smaller tiles or split-k; ")
     assert "pad" not in finding.try_
-
-
-def test_channels_that_fill_nothing_are_padded_first() -> None:
-    assert only(few_tiles(made=639), "AL802").try_.startswith("pad output channels to a multiple of 8 with zeros")
 
 
 def test_tiles_that_fill_the_sms_are_not_named() -> None:

@@ -22,7 +22,6 @@ from trtprof.base.records import (
     RungVerdict,
     Tried,
 )
-from trtprof.base.rungs import WITHOUT
 from trtprof.diagnose import THRESHOLDS, Case
 from trtprof.diagnose.rank import diagnose
 
@@ -87,14 +86,6 @@ def test_a_finding_that_a_rung_answers_says_how_to_try_it() -> None:
     assert asked.tried == ()
 
 
-def test_no_command_where_no_rung_of_the_backend_makes_it() -> None:
-    assert found_in(FIRES["KN703"], backend="tensorrt", code="KN703").command == f"{TRIES} --only KN703"
-    assert found_in(FIRES["KN703"], backend="pytorch", code="KN703").command == ""
-    for code in ("HO502", "CA806", "QD804"):
-        assert code in WITHOUT
-        assert found_in(FIRES[code], backend="tensorrt", code=code).command == ""
-
-
 def test_no_doubt_about_the_numbers_has_one() -> None:
     for code, case in FIRES.items():
         for finding in diagnose(case._replace(tries=TRIES, backend="ort-cpu", tried=tried(rung("any", "helps", 2)))):
@@ -124,30 +115,24 @@ def test_what_helps_stands_in_place_of_the_bare_remedy() -> None:
     assert finding.lost_ns == only(CPU, "RL101").lost_ns
 
 
-def test_an_option_that_helps_needs_no_model() -> None:
-    finding = found_in(CPU, rung("threads-4", "helps", 2.0, "RL101", kind="option", nodes=()))
-    assert finding.command == f"{TRIES} --rung threads-4"
-
-
 def test_what_was_tried_without_effect_is_said_behind_the_remedy() -> None:
     finding = found_in(CPU, rung("gemv-as-reduce", "no difference", 1.0, "RL101"))
     assert finding.try_ == f"{only(CPU, 'RL101').try_}; tried: without effect: gemv-as-reduce"
     assert finding.command == ""
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_what_says_nothing_of_a_finding_leaves_it_as_it_is(subtests: pytest.Subtests) -> None:
+    """A rung of another rule or of other nodes, one that was not measured, and one on top of others."""
+    rows: list[Rung] = [
         rung("gemv-as-reduce", "helps", 7.1, "LA401"),
         rung("gemv-as-reduce", "helps", 7.1, "RL101", nodes=("another",)),
         rung("gemv-as-reduce", "not measured", None, "RL101"),
         rung("gemv-as-reduce", "refused", None, "RL101"),
         rung("a+b", "helps", 7.1, "RL101", kind="combination"),
-    ],
-)
-def test_what_says_nothing_of_a_finding_leaves_it_as_it_is(other: Rung) -> None:
-    """A rung of another rule or of other nodes, one that was not measured, and one on top of others."""
-    assert found_in(CPU, other) == found_in(CPU)
+    ]
+    for other in rows:
+        with subtests.test(str(other)[:100]):
+            assert found_in(CPU, other) == found_in(CPU)
 
 
 # --- the ladder before a plugin -------------------------------------------------------------------
@@ -222,7 +207,3 @@ def test_a_rung_of_another_node_or_an_option_without_effect_leaves_the_ladder_as
         rung("gemv-as-reduce+x", "helps", 9.0, kind="combination"),
     )
     assert weighed(*others) == weighed()
-
-
-def test_without_the_model_the_step_keeps_no_command_of_its_own() -> None:
-    assert weighed(rung("gemv-as-reduce", "helps", 5.0), tries="").ladder[0].command == ""

@@ -132,11 +132,7 @@ def make_case(
 
 
 def engine_case(
-    *timed: Timed,
-    ceilings: Ceilings = CEILINGS,
-    overheads: Overheads | None = None,
-    gap_ns: int = 0,
-    **changes: Any,
+    *timed: Timed, ceilings: Ceilings = CEILINGS, overheads: Overheads | None = None, gap_ns: int = 0, **changes: Any
 ) -> Case:
     """The same layers as those of a TensorRT engine: the latency holds ``overheads`` and ``gap_ns``, and no call."""
     case = make_case(*timed, ceilings=ceilings, tensorrt=True, gpu=True, **changes)

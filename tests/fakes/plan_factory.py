@@ -98,11 +98,7 @@ def plan_of(
             moved[word] += work.bytes if work else 0
         return tuple(
             PlanShare(
-                what=word,
-                layers=layers[word],
-                bytes=nbytes,
-                ns=nbytes if timed else None,
-                fraction=nbytes / total,
+                what=word, layers=layers[word], bytes=nbytes, ns=nbytes if timed else None, fraction=nbytes / total
             )
             for word, nbytes in moved.most_common()
         )
@@ -188,10 +184,7 @@ def typical(*, timed: bool = False) -> EnginePlan:
             PlanBinding(name="image", mode="input", dtype="fp32", dims=(1, 3, 224, 224)),
             PlanBinding(name="boxes", mode="output", dtype="fp32", dims=(-1, 4)),
         ),
-        op_types={
-            **{node: node.rpartition("/")[2] for node in nodes},
-            "/head/Reshape": "Reshape",
-        },
+        op_types={**{node: node.rpartition("/")[2] for node in nodes}, "/head/Reshape": "Reshape"},
         reformats=(
             PlanReformat(
                 layer="reformat_in",
