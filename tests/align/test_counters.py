@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.ncu_factory import counted, ncu_csv
-from trtprof.align.counters import align_counters, function
+from trtprof.align.counters import align_counters
 from trtprof.base.kernel_counters import KernelCounters
 from trtprof.base.records import LayerResult, Match
 from trtprof.capture.ncu.csv import parse_counters
@@ -51,20 +51,19 @@ def test_what_an_inference_launches_several_times_is_summed() -> None:
     assert (one.dram_read, one.launched, one.uncounted) == (6, 3, ("b",))
 
 
-@pytest.mark.parametrize(
-    ("captured", "printed", "confidence"),
-    [
+def test_names_are_one_however_they_are_printed(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str, str]] = [
         ("void at::f<int, 4>(float*, int)", "void at::f<int, 4>(float *, int)", "exact"),
         ("void at::f<int, 4>(float*)", "at::f<int,4>", "exact"),
         ("(anonymous namespace)::f(int)", "(anonymous namespace)::f(int)", "exact"),
         ("void at::f<int, 4>(float*)", "f", "inferred"),
         ("_Z1fPf", "f(float *)", "inferred"),
         ("sm80_xmma_gemm_f16f16", "sm80_xmma_gemm_f16f16_execute_kernel__5x", "inferred"),
-    ],
-)
-def test_names_are_one_however_they_are_printed(captured: str, printed: str, confidence: str) -> None:
-    led = align_counters(launches(printed), [layer("one", (captured, 1)), layer("two", ("another_kernel", 1))])
-    assert [(one.layer, one.confidence) for one in led.layers] == [("one", confidence)]
+    ]
+    for captured, printed, confidence in rows:
+        with subtests.test(captured=captured, printed=printed, confidence=confidence):
+            led = align_counters(launches(printed), [layer("one", (captured, 1)), layer("two", ("another_kernel", 1))])
+            assert [(one.layer, one.confidence) for one in led.layers] == [("one", confidence)]
 
 
 def test_another_instance_of_a_template_is_not_taken_for_it() -> None:
@@ -87,13 +86,6 @@ def test_launches_are_dealt_out_in_execution_order() -> None:
     # first, first, last; first, first, last.
     assert read(led.layers) == {"first": (1 + 2 + 4 + 5) / 4 * 2, "last": 4.5}
     assert {one.confidence for one in led.layers} == {"inferred"}
-
-
-def test_processes_are_dealt_out_apart() -> None:
-    layers = [layer("one", ("a", 1)), layer("two", ("a", 1))]
-    mixed = [*launches("a", process=1), *launches("a", "a", process=2), *launches("a", process=1)]
-    led = align_counters(mixed, layers, order=["one", "two"])
-    assert read(led.layers) == {"one": 1, "two": 1.5}
 
 
 @pytest.mark.parametrize(("number", "order"), [(3, ["one", "two"]), (2, []), (2, ["one"])])
@@ -123,9 +115,3 @@ def test_a_counter_that_one_launch_lacks_is_not_told() -> None:
     lacking = msgspec.structs.replace(two[1], counters={})
     (one,) = align_counters([two[0], lacking], [layer("one", ("a", 1), ("b", 1))]).layers
     assert (one.dram_read, one.duration_ns, one.tensor_cores) == (None, None, None)
-
-
-def test_the_function_of_a_name() -> None:
-    assert function("void at::native::vectorized_elementwise_kernel<4, F>(int, F)") == "vectorized_elementwise_kernel"
-    assert function("_ZN2at6kernelIfEEvT_") == "kernel"
-    assert function("ampere_sgemm_128x64_nn") == "ampere_sgemm_128x64_nn"

@@ -6,7 +6,6 @@ import random
 from typing import Any
 
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,10 +112,3 @@ def test_medians_are_those_of_the_rows_whatever_their_order(data: st.DataObject)
         # As the time: of iterations that are like the others, where the kernel runs in one.
         mine = [(row, usual) for row, usual in zip(shuffled, regular, strict=True) if row["name"] == name]
         assert launch == expected([row for row, usual in mine if usual] or [row for row, _ in mine])
-
-
-@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32"])
-def test_columns_of_any_width_will_do(dtype: str) -> None:
-    rows = [kernel(at, "a", 3 + at, 1, 1, 64, 1, 1, 16) for at in range(3)]
-    plan = [MatchedLayer(layer=PlanLayer(name="a", kind="", tactic="a"))]
-    assert matches(align_trace(trace_of(rows, dtype), plan)) == {"a": (4, 64, 16, 0)}

@@ -138,11 +138,6 @@ def test_layers_that_came_another_number_of_times_are_said() -> None:
     assert "1 of 2 layers came another number of times" in alignment.notes[0]
 
 
-def test_a_median_that_is_not_printed_is_the_average() -> None:
-    (matches,) = align_sums(table([Sum("TensorRT:a", "k", 10, 2000)]), layers(("a", ""))).matches
-    assert matches[0].median_ns == 200
-
-
 def test_ranges_of_others_count_where_they_cannot_lie_within_one_another() -> None:
     rows = [Sum("first", "k"), Sum(":second, op_id = 3", "l"), Sum(":second, op_id = 4", "l")]
     alignment = align_sums(table(rows), None)
@@ -153,12 +148,6 @@ def test_ranges_of_others_count_where_they_cannot_lie_within_one_another() -> No
     with pytest.raises(UsageError) as error:
         align_sums(table([*rows, Sum("outer", "k")]), None)
     assert "'first' and for 'outer'" in refused(error.value)
-
-
-def test_counts_that_most_kernels_share_are_a_hint_alone() -> None:
-    rows = [Sum("", "k", 50, 60_000), Sum("", "l", 100, 60_000), Sum("", "init", 1, 1)]
-    alignment = align_sums(table(rows, by_range=False), None)
-    assert (alignment.inferences, alignment.common, alignment.from_kernels) == (0, 50, True)
 
 
 NAMES = ("TensorRT:a", "TensorRT:b", "TensorRT:__myl_Add_myl0_1", "myelin-exec:__myl_Add", "mine", ":TensorRT")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.engine_factory import ENGINES, layers_of
-from tests.fakes.support import SAMPLES, captured, layer_of_line
+from tests.fakes.support import SAMPLES, captured
 from trtprof.align.plan import match_plan
 from trtprof.base.records import (
     Attribute,
@@ -141,12 +141,6 @@ def real(plan_file: Path, model: str, added: Collection[str] = ()) -> Matched:
     return Matched({one.layer.name: one for one in matched}, {fate.node: fate for fate in fates})
 
 
-def test_gemv() -> None:
-    found = real(LOGS / "rtx_gemv.log", "gemv")
-    (only,) = found.layers.values()
-    assert (only.role, only.nodes, only.match) == ("compute", ("/gemv/MatMul",), "exact")
-
-
 def test_resnet() -> None:
     found = real(LOGS / "rtx_resnet_tiny.log", "resnet_tiny")
     shapes, move, stem = list(found.layers.values())[:3]  # the batch is not fixed, so that it computes shapes
@@ -242,13 +236,6 @@ def test_a_capture_with_the_model_it_is_of() -> None:
 # --- names ------------------------------------------------------------------------------------
 
 
-def test_metadata() -> None:
-    found = match(CHAIN, [layer("A", "x", "t", "relu", "conv"), layer("B", "t", "y", "conv2", "relu2")])
-    assert found.layers["A"].nodes == ("conv", "relu")  # in the order of the graph, not of the metadata
-    assert found.layers["A"].match == "exact"
-    assert found.layers["A"].shared == ()
-
-
 def test_a_plugin_names_its_custom_node_and_layers_name_parts_of_it() -> None:
     call = Call(name="gemv", domain="trtprof", op_type="Gemv", outputs=("d",))
     nodes = [CHAIN[0], *(msgspec.structs.replace(each, name=f"gemv/{each.name}", call=call) for each in CHAIN[1:3])]
@@ -270,13 +257,6 @@ def test_one_node_in_several_layers() -> None:
     found = match(nodes, [layer("A", "x", "t", "gemm", kind="gemm"), layer("B", "t", "y", "gemm", "relu")])
     assert found.layers["A"].shared == found.layers["B"].shared == ("gemm",)
     assert found.fates["gemm"].layers == ("A", "B")
-
-
-def test_nodes_of_two_optimisation_profiles_are_not_shared() -> None:
-    layers = [layer("A", "x", "y", "conv"), layer("A [profile 1]", "x [profile 1]", "y [profile 1]", "conv", profile=1)]
-    found = match(CHAIN[:1], layers)
-    assert [one.shared for one in found.layers.values()] == [(), ()]
-    assert found.fates["conv"].layers == ("A", "A [profile 1]")
 
 
 def test_names_that_the_model_does_not_have() -> None:
@@ -330,15 +310,6 @@ def test_names_spelled_out_in_the_name_of_a_layer() -> None:
     assert "the model has no" not in only.reason  # w is a weight
     (guess,) = match(nodes[1:], [layer("relu", "x", "y", "relu", source="name", kind="gemm")]).layers.values()
     assert guess.match == "inferred"
-
-
-def test_what_myelin_made_of_a_node() -> None:
-    line = (
-        "Name: __myl_FcAddRelu_myl0_44, LayerType: runtime_fusion, Inputs: [], Outputs: [], TacticName: , StreamId: 0,"
-        " Metadata: [ONNX Layer: conv]\x1f[ONNX Layer: relu]__gemm_from_conv1x1"
-    )
-    (only,) = match(CHAIN[:2], [layer_of_line(line)]).layers.values()
-    assert (only.nodes, only.match) == (("conv", "relu"), "exact")
 
 
 # --- ranges and tensors -----------------------------------------------------------------------
@@ -406,34 +377,19 @@ def test_renamed_tensors_are_no_borders() -> None:
     assert found.layers["A"].nodes == ("conv", "relu")
 
 
-def test_a_layer_between_others() -> None:
-    nodes = [*CHAIN, node("last", "Softmax", "y", "z")]
-    layers = [layer("A", "x", "t", "conv"), layer("B", "t", "u", "relu2"), layer("C", "u", "z", "last")]
-    nameless = layer("M", "t", "s")
-    found = match(nodes, [layers[0], nameless, layer("B", "s", "u", "relu2"), layers[2]])
-    assert (found.layers["M"].nodes, found.layers["M"].match) == (("relu", "conv2"), "inferred")
-
-
 # --- roles ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "role"),
-    [("signal", "sync"), ("wait", "sync"), ("shape_call", "shape"), ("NoOp", "idle"), ("Constant", "idle"),
-     ("reshape", "idle"), ("PluginV2", "compute"), ("kgen", "compute")],
-)  # fmt: skip
-@pytest.mark.parametrize("model", [True, False])
-def test_roles_by_kind(kind: str, role: str, model: bool) -> None:
-    (only,) = match(CHAIN if model else [], [layer("A", "", "", kind=kind)]).layers.values()
-    assert only.role == role
-    assert only.match == ("none" if role == "compute" else "exact")
-
-
-def test_counters_of_a_loop_are_no_work() -> None:
-    counter = PlanLayer(name="i", kind="add", inputs=(tensor("i", (1,), dtype="int32"),), outputs=())
-    sum_ = PlanLayer(name="s", kind="add", inputs=(tensor("s", (1,)),), outputs=(tensor("s", (1,)),))
-    found = match(CHAIN, [counter, sum_])
-    assert [one.role for one in found.layers.values()] == ["shape", "compute"]
+def test_roles_by_kind(subtests: pytest.Subtests) -> None:
+    rows: list[bool] = [True, False]
+    more = {"signal": "sync", "wait": "sync", "shape_call": "shape", "NoOp": "idle", "Constant": "idle",
+            "reshape": "idle", "PluginV2": "compute", "kgen": "compute"}  # fmt: skip
+    for model in rows:
+        for kind, role in more.items():
+            with subtests.test(model=model, kind=kind, role=role):
+                (only,) = match(CHAIN if model else [], [layer("A", "", "", kind=kind)]).layers.values()
+                assert only.role == role
+                assert only.match == ("none" if role == "compute" else "exact")
 
 
 def test_moves_and_casts_are_layout() -> None:
@@ -498,9 +454,8 @@ def fate_between(*between: Node, reads: str = "c", last: str = "r") -> Matched:
     return match(nodes, [layer("A", "x", "t", "conv"), layer("B", "t", "y", "end")], outputs=["y"])
 
 
-@pytest.mark.parametrize(
-    ("op_type", "attributes", "fate", "layers", "reason"),
-    [
+def test_a_node_between_two_layers(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, dict[str, Attribute], str, tuple[str, ...], str]] = [
         ("Identity", {}, "eliminated", (), "changes nothing"),
         ("Dropout", {}, "eliminated", (), "changes nothing"),
         ("Reshape", {}, "eliminated", (), "a view"),
@@ -509,33 +464,12 @@ def fate_between(*between: Node, reads: str = "c", last: str = "r") -> Matched:
         ("DequantizeLinear", {}, "layer", ("B",), "inferred: a layer can do it while it reads"),
         ("BatchNormalization", {}, "layer", ("A",), "inferred: it folds into the weights"),
         ("Transpose", {"perm": (0, 2, 1, 3)}, "layer", ("A",), "inferred: "),
-    ],
-)
-def test_a_node_between_two_layers(
-    op_type: str, attributes: dict[str, Attribute], fate: str, layers: tuple[str, ...], reason: str
-) -> None:
-    found = fate_between(node("n", op_type, "c", "r", **attributes)).fates["n"]  # type: ignore[arg-type]
-    assert (found.fate, found.layers) == (fate, layers)
-    assert reason in found.reason
-
-
-def test_a_guess_makes_a_layer_inferred() -> None:
-    assert fate_between(node("n", "Relu", "c", "r")).layers["A"].match == "inferred"
-    assert fate_between(node("n", "Identity", "c", "r")).layers["A"].match == "exact"
-
-
-def test_a_node_within_a_layer() -> None:
-    nodes = [*CHAIN[:3]]
-    found = match(nodes, [layer("A", "x", "d", "conv", "conv2")])
-    assert (found.fates["relu"].layers, found.layers["A"].match) == (("A",), "exact")
-    assert found.fates["relu"].reason == "it lies between nodes of the layer"
-    assert "'relu', which no layer names" in found.layers["A"].reason
-
-
-def test_the_name_of_a_layer_tells_of_a_node() -> None:
-    nodes = [CHAIN[0], node("n", "Sigmoid", "c", "r"), CHAIN[2]]
-    layers = [layer("__myl_Corr_myl0_0", "x", "t", "conv"), layer("__myl_SigmCorr_myl0_1", "t", "d", "conv2")]
-    assert match(nodes, layers).fates["n"].layers == ("__myl_SigmCorr_myl0_1",)
+    ]
+    for op_type, attributes, fate, layers, reason in rows:
+        with subtests.test(op_type=op_type, fate=fate, layers=layers, reason=reason):
+            found = fate_between(node("n", op_type, "c", "r", **attributes)).fates["n"]  # type: ignore[arg-type]
+            assert (found.fate, found.layers) == (fate, layers)
+            assert reason in found.reason
 
 
 def test_strides_tell_who_transposes() -> None:
@@ -611,12 +545,6 @@ def test_a_node_beside_its_like() -> None:
     ]
     same = match(filled, [one, last]).fates["two"]
     assert (same.fate, same.reason[:27]) == ("eliminated", "taken for the same as 'one'")
-
-
-def test_a_product_goes_to_a_layer_that_multiplies() -> None:
-    nodes = [node("pre", "Softmax", "x", "a"), node("mm", "MatMul", "a", "b", weights="w"), node("r", "Relu", "b", "y")]
-    layers = [layer("__myl_Exp_myl0_0", "x", "t", "pre"), layer("__myl_FcRelu_myl0_1", "t", "y", "r")]
-    assert match(nodes, layers).fates["mm"].layers == ("__myl_FcRelu_myl0_1",)
 
 
 @pytest.mark.parametrize(
@@ -697,12 +625,6 @@ def test_branches_and_loops() -> None:
     assert found.fates["if/b"].reason == "its branch is never taken"
 
 
-def test_lost() -> None:
-    """Nothing leads from a layer of another model to a node."""
-    found = match(CHAIN, [layer("A", "p", "q", "elsewhere")])
-    assert {fate.fate for fate in found.fates.values()} == {"lost"}
-
-
 # --- odd input --------------------------------------------------------------------------------
 
 
@@ -715,11 +637,6 @@ def test_odd_plans() -> None:
     tensorless = PlanLayer(name="{ForeignNode[...]}", kind="Myelin", onnx_nodes=("conv",), nodes_from="name")
     match(CHAIN, [tensorless])
     match(CHAIN, [PlanLayer(name="t", kind="", inputs=(PlanTensor(name="", dims=None, dtype=""),))])
-
-
-def test_deterministic() -> None:
-    layers = [layer("A", "x", "t", "conv"), layer("M", "t", "s"), layer("B", "s", "y", "relu2")]
-    assert match(CHAIN, layers) == match(CHAIN, layers)
 
 
 @st.composite

@@ -8,20 +8,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.fakes.engine_factory import write_engine
-from tests.fakes.support import SAMPLES, fixed_ceilings
+from tests.fakes.support import SAMPLES
 from trtprof.analysis import run as tail
 from trtprof.analysis.evidence import Evidence, Subject
 from trtprof.analysis.plan import PricedPlan, price_plan
 from trtprof.analysis.run import analyse
 from trtprof.base.latency import latency_of_sum
-from trtprof.base.records import Ceilings, Core, Device, Expectation, GpuSpec, Run, Work
+from trtprof.base.records import Ceilings, Core, Expectation, GpuSpec, Run, Work
 from trtprof.diagnose.ledger import INEFFICIENCY, SLOWER, UNREACHED
 from trtprof.engine.inspector import read_layer_info
 from trtprof.expected import Measured
 from trtprof.expected.measured import work_at
-from trtprof.flows.analyze import analyze
-from trtprof.flows.predict.on_gpus import Settings
 from trtprof.hardware import gpus
 from trtprof.report._format import good_text
 from trtprof.source.load import load_model, source_of
@@ -129,14 +126,6 @@ def test_of_a_gpu_whose_datasheet_is_derived_as_much_is_expected_as_predictions_
             assert (layer.expected_p10_ns or 0) <= (own[layer.name].expected_p10_ns or 0)
 
 
-def test_of_a_cpu_nothing_is_expected(lstm: PricedPlan, asked: Asked) -> None:
-    device = Device(name="a CPU", kind="cpu", cores=2)
-    run = run_of(lstm, Subject(ceilings=fixed_ceilings(), device=device))
-    assert {layer.expected_reason for layer in run.layers} == {"expectations are of GPUs: no CPU was measured"}
-    assert not {UNREACHED, SLOWER} & {row.cause for row in run.ledger}
-    assert asked.works == ()
-
-
 def test_the_ledger_splits_what_the_layers_lost(lstm: PricedPlan, asked: Asked) -> None:
     run = run_of(lstm, on_a100())
     rows = {row.cause: row.ns for row in run.ledger}
@@ -148,20 +137,6 @@ def test_the_ledger_splits_what_the_layers_lost(lstm: PricedPlan, asked: Asked) 
         layer.lost_ns or 0 for layer in run.layers if layer.role == "compute"
     )
     assert sum(rows.values()) == run.latency.median_ns
-
-
-def test_the_model_that_ships_expects_something_or_says_why_not(lstm: PricedPlan) -> None:
-    """In fp32 as it is: products in TF32 nobody measured."""
-    run = run_of(lstm, on_a100(tf32=False))
-    known = [layer for layer in run.layers if layer.expected_ns is not None]
-    assert known
-    for layer in run.layers:
-        times = layer.expected_p10_ns, layer.expected_ns, layer.expected_p90_ns
-        if layer.expected_ns is None:
-            assert times == (None, None, None)
-            assert layer.expected_reason
-        else:
-            assert 0 < (times[0] or 0) <= (times[1] or 0) <= (times[2] or 0)
 
 
 def test_kernels_that_were_timed_correct_what_is_expected_of_a_run_and_its_ledger(lstm: PricedPlan) -> None:
@@ -187,16 +162,3 @@ def test_kernels_that_were_timed_correct_what_is_expected_of_a_run_and_its_ledge
     before, after = ({row.cause: row.ns for row in each.ledger} for each in (plain, run))
     assert after[UNREACHED] > before[UNREACHED]
     assert sum(after.values()) == sum(before.values())
-
-
-def test_an_engine_from_its_files_says_of_each_layer_why_nothing_is_expected_for_sure(tmp_path: Path) -> None:
-    """Nobody measured convolutions in fp16 for it: what is shown of one is its product, and nothing rests on it."""
-    run = analyze(write_engine(tmp_path, "fp16"), [A100], Settings())
-    assert isinstance(run, Run)
-    (conv,) = [layer for layer in run.layers if layer.name == "Conv_0 + Relu_1"]
-    assert conv.expected_ns is not None
-    assert "no convolutions in fp16 were measured" in conv.expected_reason
-    assert conv.expected_basis == "product"
-    assert not conv.firm
-    assert not any(row.cause == "slower than good kernels" for row in run.ledger)
-    assert all(layer.expected_reason for layer in run.layers)

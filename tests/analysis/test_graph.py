@@ -78,10 +78,6 @@ def test_nodes_of_a_subgraph_read_from_the_graphs_around_it() -> None:
     assert pairs == [("first", "inner"), ("first", "deep"), ("inner", "deep"), ("/block/If", "outside")]
 
 
-def test_a_constant_that_a_layer_computes_is_read_from_it() -> None:
-    assert layer_edges(graph(layer("a", "W", "T"), layer("b", "T", "y"))) == [("a", "b", "T", 32)]
-
-
 def test_attributes_are_told_in_words_but_no_text_of_an_op_of_somebody() -> None:
     given: dict[str, Attribute] = {"strides": (2, 2), "alpha": 0.25, "mode": "linear", "values": tuple(range(40))}
     told = _attributes(Op(op_type="Resize", attributes=given))

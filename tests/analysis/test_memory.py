@@ -56,10 +56,6 @@ def test_parts_that_share_a_name_share_their_memory_and_an_unknown_size_is_told(
     assert "u" not in found.tensor
 
 
-def test_of_no_layer_nothing_is_said() -> None:
-    assert memory_of_plan([], ()) is None
-
-
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(1, 99)), min_size=1, max_size=12))
 def test_what_is_alive_is_the_sum_over_the_tensors_at_each_step(made: list[tuple[int, int, int]]) -> None:
     size = {f"t{at}": 7 * at + 1 for at in range(8)}

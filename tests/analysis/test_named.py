@@ -6,7 +6,6 @@ import itertools
 import json
 from pathlib import Path
 
-import msgspec
 import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +19,7 @@ from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import ROOT, SAMPLES, captured, refused
 from tests.fakes.trace_factory import COPIES, Layer, Rows, Work, global_tid
 from trtprof.base.errors import UsageError
-from trtprof.base.records import LayerResult, Prediction, Run
+from trtprof.base.records import LayerResult, Run
 from trtprof.capture.nsys.trace import read_trace
 from trtprof.engine.inspector import read_layer_info
 from trtprof.flows.analyze import Files, analyze, sort_files
@@ -104,10 +103,6 @@ def test_a_command_of_two_files_prints_the_ranking_and_the_coverage(capture: Pat
         assert words in " ".join(done.stdout.split())
     without = command_line.refused(trtprof("analyze", capture, "--batch", BATCH, "--gpu", "l4"))
     assert "--batch is of no use without the ONNX model" in without
-
-
-def test_the_same_files_give_the_same_bytes(capture: Path, model: Path) -> None:
-    assert render(run_of(capture, model, batch=BATCH), "json") == render(run_of(capture, model, batch=BATCH), "json")
 
 
 def test_real_names_and_kernels_are_priced_like_the_detailed_plan(tmp_path: Path) -> None:
@@ -405,24 +400,6 @@ def test_copies_to_the_gpu_hint_at_the_batch(tmp_path: Path, model: Path) -> Non
     assert "(copies to the GPU are as large as the inputs of 8), --batch decides" in run_of(path, model).verdict
 
 
-def test_a_batch_that_is_given_decides(capture: Path, model: Path) -> None:
-    at_8, at_16 = (run_of(capture, model, batch=batch) for batch in (8, 16))
-    by_shape = run_of(capture, model, shapes=("input:8x3x64x64",))
-    assert "possible" not in at_8.verdict
-    assert by_name(at_8) == by_name(by_shape)
-    conv = layer_names(onnx.load(model))[0]
-    assert by_name(at_16)[conv].flops == 2 * (by_name(at_8)[conv].flops or 0)
-
-
-def test_the_only_possible_batch_is_taken(tmp_path: Path) -> None:
-    model, slow = tmp_path / "resnet18.onnx", tmp_path / "slow.sqlite"
-    write_resnet18(model)
-    write_capture(slow, engine_of(onnx.load(model)))
-    run = run_of(as_fast_as_at(tmp_path, model, slow, 1), model)
-    assert any("1 is the only one possible; of 2, " in sentence for sentence in run.assumptions)
-    assert sum(layer.ideal_ns or 0 for layer in run.layers) > 0
-
-
 def test_where_not_even_one_image_fits_that_is_said(tmp_path: Path) -> None:
     model, fast = tmp_path / "resnet18.onnx", tmp_path / "fast.sqlite"
     write_resnet18(model)
@@ -445,14 +422,6 @@ def test_a_model_that_leaves_more_open_than_its_batch_needs_its_shapes(tmp_path:
     assert sum(layer.ideal_ns or 0 for layer in shaped.layers) > 0
 
 
-def test_a_model_of_fixed_shapes_needs_no_batch(tmp_path: Path, capture: Path) -> None:
-    model = tmp_path / "fixed.onnx"
-    write_resnet18(model, BATCH, width=16, size=64)
-    run = run_of(capture, model)
-    assert "possible" not in run.verdict
-    assert sum(layer.ideal_ns or 0 for layer in run.layers) > 0
-
-
 # --- a file of names --------------------------------------------------------------------------
 
 
@@ -463,14 +432,6 @@ def names(tmp_path: Path, model: Path) -> Path:
     found = [layer.name for layer in engine_of(onnx.load(model))]
     path.write_text(json.dumps({"Layers": found, "Bindings": ["input", "output"]}))
     return path
-
-
-def test_a_file_of_names_is_enough_beside_a_capture(tmp_path: Path, names: Path, capture: Path, model: Path) -> None:
-    request = ModelRequest.of("", (), BATCH)
-    files = Files(layers=names, onnx=model, nsys=capture)
-    run = analyze(files, [gpus.find("a100-pcie-80gb")], Settings(), request)
-    assert isinstance(run, Run)
-    assert by_name(run) == by_name(run_of(capture, model, batch=BATCH))
 
 
 def test_a_file_of_names_is_enough_beside_a_profile(tmp_path: Path, names: Path, capture: Path, model: Path) -> None:
@@ -509,27 +470,11 @@ def test_a_profile_names_its_layers_too(tmp_path: Path, names: Path, model: Path
     assert "beside a profile the ONNX model will do" in refused(caught.value)
 
 
-def test_a_file_of_names_predicts(names: Path, model: Path) -> None:
-    files = Files(layers=names, onnx=model)
-    found = analyze(files, [gpus.find("l4")], Settings(level="layers"), ModelRequest.of("", (), BATCH))
-    assert isinstance(found, Prediction)
-    assert sum(layer.estimate is not None for layer in found.gpus[0].layers) == len(layer_names(onnx.load(model)))
-
-
 def test_a_file_of_names_without_the_model_is_refused(names: Path, capture: Path) -> None:
     with pytest.raises(UsageError) as caught:
         analyze(Files(layers=names, nsys=capture), [gpus.find("l4")], Settings())
     assert "only the names of its 24 layers" in refused(caught.value)
     assert "--onnx" in str(caught.value)
-
-
-def test_real_names_of_an_engine_lead_to_their_nodes() -> None:
-    plan = read_layer_info(captured("layer_info", "trt8.6.0_names_only.layers.json"), names=True)
-    assert plan.names_only
-    assert len(plan.layers) == 15
-    assert plan.layers[1].onnx_nodes == ("Conv-1", "ReLU-2")
-    assert (plan.layers[0].kind, plan.layers[0].serves) == ("Reformat", "Conv-1 + ReLU-2")
-    assert msgspec.to_builtins(plan)["era"].startswith("TensorRT of an unknown version")
 
 
 # --- no bound is above the truth --------------------------------------------------------------

@@ -23,9 +23,8 @@ NODES = (node("AcmeFold", "acme.ops", tensor("acmesecret", "acmebatch", 8)), nod
 PLANNED = PlanLayer(name="l", kind="Reformat", inputs=(PlanTensor(name="it's acmeplanned", dims=None, dtype=""),))
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "kind"),
-    [
+def test_what_sentences_hold_is_told_and_left_out(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str, str]] = [
         ("acmesecret, fp32 -> int8, of 12 MB", "acmesecret", "tensor"),
         ("1xacmebatchx8 is not known", "acmebatch", "dim"),
         ("acmebatch x 8 is not known", "acmebatch", "dim"),
@@ -33,15 +32,15 @@ PLANNED = PlanLayer(name="l", kind="Reformat", inputs=(PlanTensor(name="it's acm
         ("AcmeFold has no price", "AcmeFold", "op"),
         ("acmenode is the only reader", "acmenode", "node"),
         ("x and Relu tell nothing", "", ""),
-    ],
-)
-def test_what_sentences_hold_is_told_and_left_out(text: str, name: str, kind: str) -> None:
-    run = with_own_names(factory.make_run(verdict=text), NODES, [PLANNED])
-    assert run.own_names == ({name: kind} if name else {})
-    found, words = redaction(run)
-    word = next((word for word, one in words.items() if one == name), "")
-    assert word.startswith(kind)
-    assert found.verdict == (text.replace(name, word) if name else text)
+    ]
+    for text, name, kind in rows:
+        with subtests.test(text=text, name=name, kind=kind):
+            run = with_own_names(factory.make_run(verdict=text), NODES, [PLANNED])
+            assert run.own_names == ({name: kind} if name else {})
+            found, words = redaction(run)
+            word = next((word for word, one in words.items() if one == name), "")
+            assert word.startswith(kind)
+            assert found.verdict == (text.replace(name, word) if name else text)
 
 
 def test_names_that_a_field_is_for_are_not_told_twice() -> None:

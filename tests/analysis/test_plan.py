@@ -63,18 +63,6 @@ def test_the_second_round_of_a_loop_finds_what_the_first_left(priced: PricedPlan
     assert [found.dram_bytes for found in traffic_of(straight, 80)] == [79, 60, 101]
 
 
-def test_an_edge_in_a_loop_saves_in_every_round(priced: PricedPlan) -> None:
-    ceilings = gpus.ceilings(gpus.find("rtx-4090"))
-    inside = [edge for edge in priced.edges if edge.runs == ROUNDS]
-    assert inside
-    once = priced._replace(edges=tuple(edge._replace(runs=1) for edge in priced.edges))
-    by_tensor = {(edge.maker, edge.tensor): edge.saved_ns for edge in on_device(once, ceilings).edges}
-    for edge in on_device(priced, ceilings).edges:
-        times = next(e.runs for e in priced.edges if e.edge == msgspec.structs.replace(edge, saved_ns=None))
-        before = by_tensor[edge.maker, edge.tensor]
-        assert edge.saved_ns == (None if before is None else before * times)
-
-
 def test_a_document_of_build_is_layer_information(priced: PricedPlan, tmp_path: Path) -> None:
     file = tmp_path / "build.json"
     file.write_text(render(priced.document, "json"))

@@ -52,21 +52,20 @@ SUMS = {"name": "k", "total_ns": 1_000_000, "count": 10, "avg_ns": 100_000.0, "m
         "min_ns": 90_000, "max_ns": 120_000}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+def test_sums_of_nsys_that_disagree_are_said(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[dict[str, float], str]] = [
         ({}, ""),
         ({"median_ns": float("nan"), "min_ns": float("nan"), "max_ns": float("nan")}, ""),
         ({"total_ns": 1_000_000_000}, "the total is not"),
         ({"count": 1000}, "the total is not"),
         ({"min_ns": 150_000, "max_ns": 160_000}, "the average is not between"),
         ({"median_ns": 1_000.0}, "the median is not between"),
-    ],
-)
-def test_sums_of_nsys_that_disagree_are_said(changes: dict[str, float], said: str) -> None:
-    found = [sentence for _, sentence in plausible.of_sums(pd.DataFrame([SUMS, SUMS | changes]))]
-    assert len(found) == bool(said)
-    assert said in "".join(found)
+    ]
+    for changes, said in rows:
+        with subtests.test(said=said):
+            found = [sentence for _, sentence in plausible.of_sums(pd.DataFrame([SUMS, SUMS | changes]))]
+            assert len(found) == bool(said)
+            assert said in "".join(found)
 
 
 @pytest.mark.parametrize(
@@ -87,10 +86,11 @@ def test_no_profile_or_times_of_others_contradict_themselves() -> None:
     assert not any(one.profiled for one in times)
 
 
-@pytest.mark.parametrize("what", sorted(campaign.UNTRUE))
-def test_each_perturbation_changes_something(what: str) -> None:
+def test_each_perturbation_changes_something(subtests: pytest.Subtests) -> None:
     """So that the campaign asks what it says."""
-    (engine,) = campaign.engines(Random(1), None)
-    (other,) = campaign.engines(Random(1), None)
-    perturb: Callable[[Random, campaign.Engine], campaign.Engine] = campaign.UNTRUE[what]
-    assert perturb(Random(2), other) != engine
+    for what in sorted(campaign.UNTRUE):
+        with subtests.test(what=what):
+            (engine,) = campaign.engines(Random(1), None)
+            (other,) = campaign.engines(Random(1), None)
+            perturb: Callable[[Random, campaign.Engine], campaign.Engine] = campaign.UNTRUE[what]
+            assert perturb(Random(2), other) != engine

@@ -18,9 +18,8 @@ def kernel(name: str, ns: int = 1000) -> Match:
     return Match(layer=None, kernel=name, count=1, median_ns=ns, total_ns=ns, confidence="none", reason="")
 
 
-@pytest.mark.parametrize(
-    ("kernels", "ranges", "domains", "backend"),
-    [
+def test_the_names_tell_what_launched_the_kernels(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str]] = [
         ((FILL, CUBLAS), (), (), "pytorch"),
         (("triton_poi_fused_add_mul_silu_23",), (), (), "pytorch"),
         ((CUBLAS,), ("aten::mm, op_id = 3",), ("",), "pytorch"),
@@ -35,14 +34,12 @@ def kernel(name: str, ns: int = 1000) -> Match:
         ((CUBLAS, "ncclDevKernel_SendRecv", "DeviceRadixSortOnesweepKernel"), ("step",), ("",), "unknown"),
         (("my_kernel",), (), (), "unknown"),
         ((), (), (), "unknown"),
-    ],
-)
-def test_the_names_tell_what_launched_the_kernels(
-    kernels: tuple[str, ...], ranges: tuple[str, ...], domains: tuple[str, ...], backend: str
-) -> None:
-    told = producer_of(map(kernel, kernels), ranges, domains)
-    assert told.backend == backend
-    assert told.note
+    ]
+    for kernels, ranges, domains, backend in rows:
+        with subtests.test(kernels=kernels, ranges=ranges, domains=domains, backend=backend):
+            told = producer_of(map(kernel, kernels), ranges, domains)
+            assert told.backend == backend
+            assert told.note
 
 
 def test_of_several_the_one_that_took_most_time_is_named() -> None:

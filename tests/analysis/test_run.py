@@ -211,21 +211,6 @@ def test_what_is_missing_is_said_in_words(engine: str, tmp_path: Path) -> None:
     assert "--times" in " ".join(alone.assumptions)
 
 
-@pytest.mark.parametrize(
-    ("engine", "where", "said"),
-    [("fp16", "MaxPool_2", "of what the L2 allows"), (RESNET, "CaskConvolution", "; its tactic is trt_turing_cutlass")],
-)
-def test_confidence_is_lower_for_a_datasheet_a_guess_and_a_single_inference(
-    engine: str, where: str, said: str, tmp_path: Path
-) -> None:
-    run = run_of(files_of(engine, tmp_path))
-    (bound,) = [one for one in run.findings if one.code == "RL101" and where in one.where]
-    # 0.8 of the rule, times 0.8 for each of the three.
-    assert bound.confidence == round(0.8 * 0.8**3, 2)
-    assert said in bound.evidence
-    assert "of what DRAM allows" in bound.evidence or engine == "fp16"
-
-
 def test_a_log_is_a_profile_and_tells_the_gpu(tmp_path: Path) -> None:
     files = sort_files(sorted(captured("logs").glob("trt10*.log")))
     assert files.layers is not None
@@ -250,12 +235,6 @@ def test_of_several_optimisation_profiles_the_timed_one_is_looked_at(tmp_path: P
     assert "no medians" in run.verdict
 
 
-def test_a_printed_profile_is_of_another_engine_than_the_log_beside_it() -> None:
-    files = sort_files(sorted(captured("logs").glob("trt10*.log")))
-    with pytest.raises(UsageError, match="another engine"):
-        run_of(files)
-
-
 # --- a plan of TensorRT-RTX with a profile made by hand -----------------------------------------
 
 
@@ -275,15 +254,6 @@ def test_copies_overlap_and_layers_make_the_latency(rtx: Files) -> None:
     } | {node.name for node in run.nodes if node.fate != "layer"}  # fmt: skip
 
 
-def test_layers_that_launch_nothing_are_listed_with_their_role(rtx: Files) -> None:
-    run = run_of(rtx, model=TWO)
-    waits = [layer for layer in run.layers if layer.role == "sync"]
-    assert len(waits) == 8  # four signals and four waits
-    for layer in waits:
-        assert (layer.lost_ns, layer.attainable_ns, layer.work, layer.kernels) == (20_000, None, None, ())
-    assert row(run, "waits and shapes") == 20_000 * sum(layer.role in ("sync", "shape") for layer in run.layers)
-
-
 def test_gaps_between_layers_are_the_hosts(rtx: Files, tmp_path: Path) -> None:
     quick = profile_of(RTX_LOG, tmp_path / "quick.json", (0.005,))
     slow = times_of(tmp_path / "slow.json", compute=1.0)
@@ -291,32 +261,6 @@ def test_gaps_between_layers_are_the_hosts(rtx: Files, tmp_path: Path) -> None:
     (gaps,) = [one for one in run.findings if one.code == "HO501"]
     assert gaps.lost_ns == 1_000_000 - run.captured_ns
     assert "CUDA graph" in gaps.try_
-
-
-def test_copies_are_a_finding_where_they_are_a_tenth(rtx: Files, tmp_path: Path) -> None:
-    slow = times_of(tmp_path / "slow.json", compute=0.5, h2d=0.3, d2h=0.2)
-    (copies,) = [one for one in run_of(rtx._replace(times=slow), model=TWO).findings if one.code == "HO502"]
-    assert copies.lost_ns == 500_000
-    assert "300 us to the GPU and 200 us from it are 50.0 % of latency" in copies.evidence
-
-
-def test_no_finding_speaks_of_a_cpu(rtx: Files) -> None:
-    run = run_of(rtx, model=TWO)
-    assert run.findings
-    for finding in run.findings:
-        for text in (finding.evidence, finding.try_):
-            assert not {"thread", "runtime", "recalibrate", "last-level"} & set(text.replace("--", "").split())
-
-
-def test_unknown_work_is_no_loss(rtx: Files) -> None:
-    """Without the model the dimensions of this plan are unknown: nothing is priced, and nothing is said to be lost."""
-    run = run_of(rtx._replace(onnx=None))
-    computing = [layer for layer in run.layers if layer.role == "compute"]
-    assert all(layer.lost_ns is None and layer.bound == "unknown" for layer in computing)
-    assert row(run, UNPRICED) == sum(layer.measured_ns for layer in computing)
-    assert sum(one.measured_ns for one in run.unsupported) == row(run, UNPRICED)
-    assert run.verdict.startswith("no verdict: nothing is priced, the work of no layer is known: give the model that ")
-    assert all(finding.code not in ("RL101", "RL102", "LA401", "FU301") for finding in run.findings)
 
 
 def test_what_has_no_price_has_no_allowed_time_and_is_not_launch_bound(tmp_path: Path) -> None:
@@ -432,16 +376,6 @@ def test_one_gpu_ran_it(rtx: Files) -> None:
         analyze(rtx, [A100, RTX_4090], Settings(), TWO)
 
 
-def test_times_without_a_profile_are_of_no_use(rtx: Files) -> None:
-    with pytest.raises(UsageError, match="of no use without times of layers"):
-        analyze(rtx._replace(profile=None), [A100], Settings(), TWO)
-
-
-def test_shapes_need_the_model(rtx: Files) -> None:
-    with pytest.raises(UsageError, match="--batch is of no use without the ONNX model"):
-        analyze(rtx._replace(onnx=None), [A100], Settings(), TWO)
-
-
 def test_files_are_told_apart_by_their_content(rtx: Files) -> None:
     given = [path for path in (rtx.times, RESNET_TINY, rtx.profile, RTX_LOG) if path is not None]
     assert sort_files(given) == rtx
@@ -495,43 +429,6 @@ def test_an_engine_given_as_layers(tmp_path: Path) -> None:
     assert "may be an engine itself" in str(error.value)
 
 
-def test_a_hundred_megabytes_are_read(tmp_path: Path) -> None:
-    """Padded by one attribute of a layer, so that the test itself is quick."""
-    files = write_engine(tmp_path, "fp16")
-    assert files.layers is not None
-    document = json.loads(files.layers.read_text())
-    document["Layers"][1]["Note"] = "x" * 100_000_000
-    large = tmp_path / "large.json"
-    large.write_text(json.dumps(document))
-    run = run_of(files._replace(layers=large))
-    assert run.captured_ns == run_of(files).captured_ns
-    assert len(render(run, "json")) < 1_000_000
-
-
-def test_a_hundred_megabytes_of_something_else_are_refused(tmp_path: Path) -> None:
-    large = tmp_path / "large.json"
-    large.write_text(json.dumps({"weights": "x" * 100_000_000}))
-    with pytest.raises(UsageError, match="nothing that can be analysed"):
-        sort_files([large])
-    with pytest.raises(UsageError, match="is no layer information"):
-        analyze(Files(large), [A100], Settings())
-
-
-def test_the_gemv_of_the_story_is_found_from_its_files(tmp_path: Path) -> None:
-    """250,828,800 bytes at the 0.92 TB/s measured there are 0.273 ms; ten times that is no healthy kernel."""
-    log = RTX_LOG.with_name("rtx_gemv.log")
-    files = Files(log, profile_of(log, tmp_path / "profile.json", (2.73,)), None, SAMPLES / "gemv.onnx")
-    run = analyze(files, [RTX_4090], Settings(overrides={"dram": 0.92e12, "fp32": 78.65e12}))
-    assert isinstance(run, Run)
-    (layer,) = run.layers
-    assert (layer.bytes, layer.attainable_ns, layer.bound, layer.match) == (250_828_800, 272_640, "dram", "exact")
-    (finding,) = run.findings
-    assert finding.code == "RL101"
-    assert "251 MB in 2.73 ms is 91.9 GB/s, 10.0 % of what DRAM allows (273 us)" in finding.evidence
-    assert "it is a batched gemv" in finding.try_
-    assert finding.lost_ns == 2_730_000 - 272_640
-
-
 def test_what_averages_fill_of_an_inference_is_no_gap_though_medians_leave_it(rtx: Files) -> None:
     """Averages of layers add up to that of the inference; the sum of medians is less where other layers are slow."""
     assert rtx.layers is not None
@@ -582,20 +479,6 @@ def test_the_summary_of_trt_engine_explorer_is_the_latency_and_names_the_gpu(
     assert sum(one.ns for one in run.ledger) == 200_000
     assert "summary of 6,000 inferences" in " ".join(run.assumptions)
     assert "cv" not in render(run, "text").partition("allowed")[0]
-
-
-def test_samples_of_inferences_count_more_than_their_summary(rtx: Files, tmp_path: Path) -> None:
-    path = summary_of(tmp_path / "e.profile.metadata.json", median=0.2)
-    assert rtx.times is not None
-    for both in ([rtx.times, path], [path, rtx.times]):
-        assert sort_files([rtx.layers or Path(), rtx.profile or Path(), *both]).times == rtx.times
-
-
-def test_a_summary_without_a_latency_is_refused(rtx: Files, tmp_path: Path) -> None:
-    path = summary_of(tmp_path / "e.profile.metadata.json", median=0.2, Latency=[0.1, 0.2])
-    with pytest.raises(UsageError) as error:
-        run_of(rtx._replace(times=path))
-    assert "holds no summary of the latency" in refused(error.value)
 
 
 def claims_of(run: Run) -> int:

@@ -14,10 +14,9 @@ from trtprof.base.errors import TrtprofError, UsageError
 from trtprof.base.records import Match, Run
 from trtprof.capture.nsys.trace import read_trace
 from trtprof.engine.inspector import read_layer_info
-from trtprof.flows.analyze import Files, analyze, gpu_in, sort_files
+from trtprof.flows.analyze import Files, analyze, gpu_in
 from trtprof.flows.predict.on_gpus import Settings
 from trtprof.hardware import gpus
-from trtprof.report import render
 
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
 ONNX = SAMPLES / "resnet_tiny.onnx"
@@ -144,11 +143,6 @@ def test_kernels_alone_stand_for_themselves(capture: Path) -> None:
     assert "no verdict" in told.verdict
 
 
-def test_the_same_sums_give_the_same_bytes(capture: Path) -> None:
-    path = printed(capture, "nvtx_kern_sum")
-    assert render(analysed(path), "json") == render(analysed(path), "json")
-
-
 def test_a_trace_of_nsys_stats_says_what_the_capture_says_but_for_launches(capture: Path) -> None:
     path = printed(capture, "cuda_gpu_trace")
     trace = analysed(path)
@@ -172,39 +166,6 @@ def test_every_sort_of_layer(tmp_path: Path) -> None:
     assert "8 inferences, by TensorRT's own NVTX ranges" in run.assumptions
     expected = {layer.name: sum(work.ns for work in layer.work if work.kind == "kernel") for layer in ENGINE}
     assert times_of(run) == {name: ns for name, ns in expected.items() if ns}
-
-
-def test_a_cuda_graph_has_no_ranges_of_layers(tmp_path: Path) -> None:
-    path = tmp_path / "graph.sqlite"
-    truth = write_trace(path, [Process(pid=111, layers=layers_of_plan(), iterations=4, graph=True)])
-    run = analysed(printed(path, "nvtx_kern_sum"))
-    assert run.captured_ns == truth.kernel_ns
-    assert {kernel.reason for layer in run.layers for kernel in layer.kernels} == {
-        "named like the tactic of this layer alone"
-    }
-
-
-def test_times_without_the_profiler_are_the_latency(capture: Path, tmp_path: Path) -> None:
-    times = tmp_path / "times.json"
-    times.write_text(json.dumps([{"latencyMs": 1.0, "computeMs": 0.8, "h2dMs": 0.15, "d2hMs": 0.05}] * 9))
-    run = analysed(printed(capture, "nvtx_kern_sum"), times=times)
-    assert run.latency.median_ns == 1_000_000
-    rows = {row.cause: row.ns for row in run.ledger}
-    assert (rows["copies to the GPU"], rows["copies from the GPU"]) == (150_000, 50_000)
-    assert "not end to end" not in run.verdict
-
-
-def test_files_are_told_by_their_content(capture: Path, tmp_path: Path) -> None:
-    for report in ("nvtx_kern_sum", "cuda_gpu_kern_sum", "cuda_gpu_trace"):
-        path = printed(capture, report)
-        odd = tmp_path / f"{report}.txt"
-        odd.write_text(f"Processing [run.sqlite] with [{report}.py]... \n\n" + path.read_text())
-        assert sort_files([path, PLAN]) == Files(layers=PLAN, nsys=path)
-        assert sort_files([odd]).nsys == odd
-        assert analysed(odd).captured_ns == analysed(path).captured_ns
-    with pytest.raises(UsageError) as both:
-        sort_files([capture, printed(capture, "cuda_gpu_trace")])
-    assert "are both a capture of nsys" in refused(both.value)
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,6 @@ def test_the_inference_of_median_length_is_shown_from_its_first_event_on() -> No
     assert "median of 3" in found.note
 
 
-def test_of_an_even_number_the_shorter_middle_one_is_shown() -> None:
-    found = timeline_of_kernels(kernels(*((at, 0, "a", 0, dur) for at, dur in enumerate((40, 10, 30, 20)))))
-    assert found is not None
-    assert found.duration_ns == 20
-
-
 def test_kernels_of_a_loop_lie_below_it() -> None:
     found = timeline_of_kernels(
         kernels((0, 0, "loop", 0, 100), (0, 1, "a", 10, 20), (0, 2, "inner", 40, 50), (0, 3, "b", 45, 5))
@@ -47,10 +41,6 @@ def test_kernels_of_a_loop_lie_below_it() -> None:
     assert found is not None
     assert [(lane.name, lane.depth) for lane in found.lanes] == [("inference thread", depth) for depth in range(3)]
     assert found.lane == (0, 1, 1, 2)
-
-
-def test_nothing_ran() -> None:
-    assert timeline_of_kernels(kernels()) is None
 
 
 def test_the_longest_are_kept_and_the_rest_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests.fakes.trace_factory import ERAS, Layer, Process, Work, write_trace
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.records import Plan, Run
 from trtprof.engine.inspector import read_layer_info
-from trtprof.flows.analyze import Files, analyze, exported, gpu_in, sort_files
+from trtprof.flows.analyze import Files, analyze, exported, sort_files
 from trtprof.flows.predict.on_gpus import Settings
 from trtprof.hardware import gpus
 from trtprof.report import render
@@ -135,10 +135,6 @@ def test_without_ranges_and_layers_kernels_stand_for_themselves(tmp_path: Path) 
     assert split.measured_ns == 700
 
 
-def test_the_same_capture_gives_the_same_bytes(trace: Path) -> None:
-    assert render(analysed(trace), "json") == render(analysed(trace), "json")
-
-
 def test_two_streams_overlap_in_the_ledger(tmp_path: Path) -> None:
     plan = read_layer_info(PLAN)
     layers = [
@@ -152,52 +148,6 @@ def test_two_streams_overlap_in_the_ledger(tmp_path: Path) -> None:
     assert rows["overlap of streams"] < 0
     assert sum(rows.values()) == run.latency.median_ns
     assert run.coverage.exact == pytest.approx(1.0)
-
-
-def test_without_a_model_and_without_a_plan_less_is_claimed(trace: Path) -> None:
-    run = analysed(trace, onnx=False)
-    assert run.coverage.exact == 0
-    assert run.coverage.inferred == pytest.approx(1.0)
-    assert "no ONNX model" in run.verdict
-    run = analysed(trace, plan=False)
-    assert run.coverage.exact == pytest.approx(1.0)
-    assert "no verdict" in run.verdict
-    assert {layer.attainable_ns for layer in run.layers} == {None}
-    assert {layer.name for layer in run.layers} == {
-        layer.name for layer in read_layer_info(PLAN).layers if layer.kind not in IDLE
-    }
-
-
-def test_kernels_that_nothing_leads_back_are_listed(tmp_path: Path) -> None:
-    path = tmp_path / "run.sqlite"
-    plan = read_layer_info(PLAN)
-    layers = (*layers_of(plan, named=False)[:5], Layer("who knows", (Work("stranger", ns=90_000_000),)))
-    truth = write_trace(path, [Process(pid=111, layers=layers, iterations=ITERATIONS)])
-    run = analysed(path)
-    assert run.captured_ns == truth.kernel_ns
-    assert "stranger" in {kernel.kernel for kernel in run.kernels_unattributed}
-    assert "no verdict" in run.verdict
-
-
-def test_times_without_the_profiler_are_the_latency(trace: Path, tmp_path: Path) -> None:
-    times = tmp_path / "times.json"
-    one = {"latencyMs": 1.0, "computeMs": 0.8, "h2dMs": 0.15, "d2hMs": 0.05, "startEnqMs": 0, "endEnqMs": 0.2}
-    times.write_text("[" + ",".join([str(one).replace("'", '"')] * 9) + "]")
-    files = Files(layers=PLAN, onnx=ONNX, nsys=trace, times=times)
-    run = analyze(files, [gpus.find("rtx-4090")], Settings())
-    assert isinstance(run, Run)
-    assert run.latency.median_ns == 1_000_000
-    assert run.profiled.n == ITERATIONS
-    rows = {row.cause: row.ns for row in run.ledger}
-    assert (rows["copies to the GPU"], rows["copies from the GPU"]) == (150_000, 50_000)
-    assert sum(rows.values()) == 1_000_000
-    assert "no time without the profiler" not in run.verdict
-
-
-def test_the_capture_tells_its_gpu(trace: Path) -> None:
-    name, where = gpu_in(Files(layers=None, nsys=trace))
-    assert (gpus.find(name).name, where) == (gpus.find("rtx-4090").name, "capture")
-    assert gpu_in(Files(layers=None, nsys=trace), device=7) == ("", "")
 
 
 def test_a_report_of_nsys_is_exported_first(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

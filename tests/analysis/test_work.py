@@ -11,7 +11,6 @@ import onnx
 import pytest
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from tests.fakes.support import SAMPLES
 from trtprof import report
 from trtprof.analysis.work import count_runs
 from trtprof.base.records import Inspection
@@ -125,13 +124,6 @@ def test_nested_bodies_multiply(tmp_path: Path) -> None:
     assert next(op.work.tensor_flops for op in found.ops if op.op_type == "MatMul") == 11 * PRODUCT
 
 
-def test_a_quantised_model_multiplies_integers() -> None:
-    found = inspect(ModelRequest.of(SAMPLES / "qdq_cnn.onnx"))
-    assert set(found.macs_by_dtype) == {"int8"}
-    assert sum(found.macs_by_dtype.values()) == found.total.macs
-    assert "MAC in int8" in report.render(found)
-
-
 def test_nodes_without_a_price_make_the_total_a_lower_bound(tmp_path: Path) -> None:
     nodes = [*products(1, "x", "p"), helper.make_node("Snake", ["p0"], ["y"], name="snake", domain="org.example")]
     graph = helper.make_graph(nodes, "g", [info("x", 4, 4)], [info("y", 4, 4)])
@@ -155,8 +147,3 @@ def test_alike_nodes_have_one_price_and_others_their_own(tmp_path: Path) -> None
     found = inspected(tmp_path, helper.make_graph(nodes, "g", [info("x", 4, 4), info("z", 4, 4)], [info("y", 4, 4)]))
     read = {node.name: node.work.bytes_read for node in found.nodes if node.work is not None}
     assert read == {"twice": 64, "both": 128, "turned": 128, "sum": 192}
-
-
-def test_inspection_is_the_same_twice() -> None:
-    first, second = (inspect(ModelRequest.of(SAMPLES / "transformer_block.onnx")) for _ in range(2))
-    assert report.render(first, "json") == report.render(second, "json")
