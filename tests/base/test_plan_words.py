@@ -66,12 +66,7 @@ def test_the_operations_of_a_layer_that_lost_its_name_stand_in_its_tactic() -> N
 
 @pytest.mark.parametrize(
     ("role", "kind", "expected"),
-    [
-        ("layout", "kgen", True),
-        ("compute", "Reformat", True),
-        ("idle", "Reformat", False),
-        ("compute", "kgen", False),
-    ],
+    [("layout", "kgen", True), ("compute", "Reformat", True), ("idle", "Reformat", False), ("compute", "kgen", False)],
 )
 def test_reformats(role: Any, kind: str, expected: bool) -> None:
     assert is_reformat(MatchedLayer(layer=PlanLayer(name="x", kind=kind), role=role)) is expected

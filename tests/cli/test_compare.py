@@ -141,12 +141,7 @@ def test_no_more_than_ascii_where_the_terminal_takes_no_more(runs: dict[str, Pat
     ],
 )
 def test_what_is_refused_says_why_and_how(
-    runs: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    code: int,
-    said: str,
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("a1", "a2"):

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 FACTS_FILE = "gpu_trace.json"
 """What is not a table; written last, so that its presence says that the trace is whole."""
 
-TABLES = {
-    "work": WORK_COLUMNS,
-    "launches": LAUNCH_COLUMNS,
-    "ranges": RANGE_COLUMNS,
-    "graph_nodes": GRAPH_COLUMNS,
-}
+TABLES = {"work": WORK_COLUMNS, "launches": LAUNCH_COLUMNS, "ranges": RANGE_COLUMNS, "graph_nodes": GRAPH_COLUMNS}
 """The frames of a `GpuTrace`, each kept in the file ``gpu_<frame>.parquet``, and their columns."""
 
 FORMAT_VERSION = 1

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trtprof.base.errors import UsageError
-from trtprof.cli.gpu_targets import (
-    AccumulateOption,
-    CeilingOption,
-    ClockOption,
-    GpuOption,
-    MeasuredOption,
-    Tf32Option,
-)
+from trtprof.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, MeasuredOption, Tf32Option
 from trtprof.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
 from trtprof.cli.output import View, errors_shown, refuse_binary, say, whole
 from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable

@@ -29,14 +29,7 @@ from trtprof.cli.engine_options import (
 from trtprof.cli.engine_trust import TrustOption, allow_engine
 from trtprof.cli.options import Export, ForceOption, NamedModel, QuietOption, Shapes, TopOption, command, model_request
 from trtprof.cli.output import StageLines, errors_shown, result, say
-from trtprof.cli.output_files import (
-    FormatOption,
-    OutputsOption,
-    check_report,
-    deliver,
-    refuse_existing,
-    writable,
-)
+from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, deliver, refuse_existing, writable
 
 if TYPE_CHECKING:
     from trtprof.engine.tensorrt import BuildOptions
@@ -113,13 +106,7 @@ def build(
         from trtprof.flows.trtexec_files import layers_of_build
 
         options = build_options(
-            types,
-            tactics,
-            plugins,
-            ranges,
-            memory,
-            best=best,
-            compute_capabilities=tuple(_capabilities(capabilities)),
+            types, tactics, plugins, ranges, memory, best=best, compute_capabilities=tuple(_capabilities(capabilities))
         )
         if dry_run:
             if load_engine:

@@ -118,8 +118,7 @@ class Tactics(NamedTuple):
 
 
 AuxStreamsOption = Annotated[
-    int | None,
-    typer.Option("--maxAuxStreams", "--max-aux-streams", metavar="N", help="Streams beside the main one."),
+    int | None, typer.Option("--maxAuxStreams", "--max-aux-streams", metavar="N", help="Streams beside the main one.")
 ]
 
 
@@ -179,13 +178,7 @@ LayerInfoOption = Annotated[
     ),
 ]
 VerboseOption = Annotated[
-    bool,
-    typer.Option(
-        "--verbose",
-        "-v",
-        help="Tell every step on stderr.",
-        rich_help_panel="Result",
-    ),
+    bool, typer.Option("--verbose", "-v", help="Tell every step on stderr.", rich_help_panel="Result")
 ]
 
 
@@ -201,8 +194,7 @@ class Ranges(NamedTuple):
         typer.Option("--optShapes", "--opt-shapes", metavar="NAME:DIMS,...", help="Shapes to be fastest at."),
     ] = None
     max_shapes: Annotated[
-        list[str] | None,
-        typer.Option("--maxShapes", "--max-shapes", metavar="NAME:DIMS,...", help="Largest shapes."),
+        list[str] | None, typer.Option("--maxShapes", "--max-shapes", metavar="NAME:DIMS,...", help="Largest shapes.")
     ] = None
     profile: Annotated[
         list[int] | None,
@@ -234,14 +226,7 @@ class Memory(NamedTuple):
 
 
 def build_options(
-    types: Types,
-    tactics: Tactics,
-    plugins: Plugins,
-    ranges: Ranges,
-    memory: Memory,
-    *,
-    best: bool = False,
-    **more: Any,
+    types: Types, tactics: Tactics, plugins: Plugins, ranges: Ranges, memory: Memory, *, best: bool = False, **more: Any
 ) -> BuildOptions:
     """How an engine is built; ``more`` are the fields of `BuildOptions` that not every command asks for."""
     from trtprof.engine.tensorrt import BuildOptions
@@ -267,10 +252,7 @@ def build_options(
 
 
 def _profiles(
-    numbers: Sequence[int] | None,
-    least: Sequence[str] | None,
-    best: Sequence[str] | None,
-    most: Sequence[str] | None,
+    numbers: Sequence[int] | None, least: Sequence[str] | None, best: Sequence[str] | None, most: Sequence[str] | None
 ) -> tuple[dict[str, ShapeRange], ...]:
     """The optimisation profiles; the n-th value of each option belongs to the n-th profile."""
     from trtprof.engine.tensorrt import ShapeRange

@@ -150,13 +150,7 @@ def ceilings_for(
     found: dict[str, Target] = {}
     for name in names(gpus):
         spec = datasheets.find(name)
-        roof = datasheets.ceilings(
-            spec,
-            tf32=tf32,
-            accumulate=accumulator,
-            clock_mhz=clock_mhz,
-            overrides=overrides,
-        )
+        roof = datasheets.ceilings(spec, tf32=tf32, accumulate=accumulator, clock_mhz=clock_mhz, overrides=overrides)
         if found.setdefault(spec.slug, Target(spec, roof)).spec != spec:
             raise UsageError(
                 f"--gpu names two datasheets {spec.slug!r}",

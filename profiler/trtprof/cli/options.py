@@ -174,15 +174,7 @@ def _register(parent: typer.Typer, function: Callable[..., None]) -> None:
     parent.command(function.__name__.rstrip("_").replace("_", "-"), cls=Verb)(call)
 
 
-ForceOption = Annotated[
-    bool,
-    typer.Option(
-        "--force",
-        "-f",
-        help="Replace what is there.",
-        rich_help_panel="Result",
-    ),
-]
+ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.", rich_help_panel="Result")]
 LoadInputsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -193,14 +185,7 @@ LoadInputsOption = Annotated[
         rich_help_panel="Measurement",
     ),
 ]
-SeedOption = Annotated[
-    int,
-    typer.Option(
-        "--seed",
-        help="Seed of the random inputs.",
-        rich_help_panel="Measurement",
-    ),
-]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the random inputs.", rich_help_panel="Measurement")]
 BackendOption = Annotated[
     str,
     typer.Option(
@@ -233,8 +218,7 @@ SessionOptionOption = Annotated[
     ),
 ]
 QuietOption = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Print nothing but the path of what was made.", rich_help_panel="Result"),
+    bool, typer.Option("--quiet", "-q", help="Print nothing but the path of what was made.", rich_help_panel="Result")
 ]
 EngineOption = Annotated[
     bool | None,

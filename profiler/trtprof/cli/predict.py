@@ -18,16 +18,7 @@ from trtprof.cli.gpu_targets import (
     parse_accumulate,
     parse_ceilings,
 )
-from trtprof.cli.options import (
-    EngineOption,
-    Export,
-    ForceOption,
-    NamedModel,
-    Shapes,
-    TopOption,
-    command,
-    model_request,
-)
+from trtprof.cli.options import EngineOption, Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
 from trtprof.cli.output import StageLines, errors_shown, say
 from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 

@@ -46,14 +46,7 @@ from trtprof.cli.options import (
     model_request,
 )
 from trtprof.cli.output import StageLines, errors_shown, refuse_binary, result, say
-from trtprof.cli.output_files import (
-    ENGINE_SUFFIXES,
-    FormatOption,
-    deliver,
-    refuse_existing,
-    refuse_file_name,
-    writable,
-)
+from trtprof.cli.output_files import ENGINE_SUFFIXES, FormatOption, deliver, refuse_existing, refuse_file_name, writable
 from trtprof.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]{1,9})")
@@ -70,12 +63,7 @@ def run(
     threads: ThreadsOption = 0,
     session_option: SessionOptionOption = None,
     iterations: Annotated[
-        int,
-        typer.Option(
-            "--iterations",
-            help="Measure at least so many inferences.",
-            rich_help_panel="Measurement",
-        ),
+        int, typer.Option("--iterations", help="Measure at least so many inferences.", rich_help_panel="Measurement")
     ] = 10,
     warmup: Annotated[
         float,
@@ -100,12 +88,7 @@ def run(
         ),
     ] = 30,
     recalibrate: Annotated[
-        bool,
-        typer.Option(
-            "--recalibrate",
-            help="Measure the ceilings of this device again.",
-            rich_help_panel="Device",
-        ),
+        bool, typer.Option("--recalibrate", help="Measure the ceilings of this device again.", rich_help_panel="Device")
     ] = False,
     device: Annotated[
         str | None,
@@ -188,12 +171,7 @@ def run(
     ] = None,
     force: ForceOption = False,
     resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Go on with the unfinished run in the -o folder.",
-            rich_help_panel="Result",
-        ),
+        bool, typer.Option("--resume", help="Go on with the unfinished run in the -o folder.", rich_help_panel="Result")
     ] = False,
     format_name: FormatOption = "text",
     top: TopOption = None,
@@ -202,12 +180,7 @@ def run(
     roofline: RooflineOption = None,
     tag: Annotated[
         list[str] | None,
-        typer.Option(
-            "--tag",
-            metavar="NAME",
-            help="Call the run so; may be repeated.",
-            rich_help_panel="Result",
-        ),
+        typer.Option("--tag", metavar="NAME", help="Call the run so; may be repeated.", rich_help_panel="Result"),
     ] = None,
     fail_on: FailOnOption = None,
     verbose: VerboseOption = False,

@@ -74,13 +74,7 @@ RedactOption = Annotated[
 
 
 def check_views(
-    *,
-    top: int | None,
-    by: str,
-    table: str | None,
-    figure: str,
-    roofline: bool | None = None,
-    ledger: bool = False,
+    *, top: int | None, by: str, table: str | None, figure: str, roofline: bool | None = None, ledger: bool = False
 ) -> View:
     """What a person chose of a report."""
     from trtprof.cli.output import View

@@ -10,14 +10,7 @@ import typer
 
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.cli import app, completion
-from trtprof.cli.gpu_targets import (
-    AccumulateOption,
-    CeilingOption,
-    ClockOption,
-    GpuOption,
-    Tf32Option,
-    ceilings_for,
-)
+from trtprof.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option, ceilings_for
 from trtprof.cli.options import ForceOption
 from trtprof.cli.output import errors_shown, say
 from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
@@ -72,8 +65,7 @@ def sweep(
     dtype: Annotated[Values, _values("--dtype", "Dtypes of all tensors: fp32,fp16,int8,fp8.")] = None,
     gpu: GpuOption = None,
     device: Annotated[
-        str | None,
-        typer.Option("--device", metavar="cpu", help="Set it against the ceilings kept of this CPU too."),
+        str | None, typer.Option("--device", metavar="cpu", help="Set it against the ceilings kept of this CPU too.")
     ] = None,
     clock: ClockOption = None,
     accumulate: AccumulateOption = "auto",

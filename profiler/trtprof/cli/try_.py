@@ -84,24 +84,14 @@ def try_(
     ] = None,
     rung: Annotated[
         list[str] | None,
-        typer.Option(
-            "--rung",
-            metavar="NAME,...",
-            help="These rungs alone.",
-            rich_help_panel="What is tried",
-        ),
+        typer.Option("--rung", metavar="NAME,...", help="These rungs alone.", rich_help_panel="What is tried"),
     ] = None,
     skip: Annotated[
         list[str] | None,
         typer.Option("--skip", metavar="NAME,...", help="All rungs but these.", rich_help_panel="What is tried"),
     ] = None,
     options_only: Annotated[
-        bool,
-        typer.Option(
-            "--options-only",
-            help="Leave the graph as it is.",
-            rich_help_panel="What is tried",
-        ),
+        bool, typer.Option("--options-only", help="Leave the graph as it is.", rich_help_panel="What is tried")
     ] = False,
     rewrites_only: Annotated[
         bool,
@@ -130,8 +120,7 @@ def try_(
     ] = "",
     output: OutputsOption = None,
     patch: Annotated[
-        bool,
-        typer.Option("--patch", help="Show what the best changes in the graph.", rich_help_panel="Result"),
+        bool, typer.Option("--patch", help="Show what the best changes in the graph.", rich_help_panel="Result")
     ] = False,
     force: ForceOption = False,
     format_name: FormatOption = "text",

@@ -37,8 +37,7 @@ PlaceOrFilesOption = Annotated[
     ),
 ]
 ShardOption = Annotated[
-    str,
-    typer.Option("--shard", metavar="I/N", help="One of N parts of the cells, from 1, for one of N schedulers."),
+    str, typer.Option("--shard", metavar="I/N", help="One of N parts of the cells, from 1, for one of N schedulers.")
 ]
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 

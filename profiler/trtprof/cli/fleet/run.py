@@ -41,8 +41,7 @@ def run(
     ],
     shard: ShardOption = "",
     retry: Annotated[
-        str,
-        typer.Option("--retry", metavar="failed", help="Do cells that failed again, too.", rich_help_panel=_PANEL),
+        str, typer.Option("--retry", metavar="failed", help="Do cells that failed again, too.", rich_help_panel=_PANEL)
     ] = "",
     workers: Annotated[
         int,
