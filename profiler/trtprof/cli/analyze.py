@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trtprof.base.errors import UsageError
+from trtprof.cli.declared import opt
 from trtprof.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, MeasuredOption, Tf32Option
 from trtprof.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
 from trtprof.cli.output import View, errors_shown, refuse_binary, say, whole
@@ -42,56 +43,54 @@ def analyze(
     ] = None,
     layers: Annotated[
         Path | None,
-        typer.Option(
-            "--layers", "--exportLayerInfo", metavar="FILE",
-            help="Layers of the engine: JSON or text of the engine inspector, or the verbose log of a build.",
+        opt(
+            "--layers --exportLayerInfo",
+            "Layers of the engine: JSON or text of the engine inspector, or the verbose log of a build.",
+            metavar="FILE",
         ),
     ] = None,
     profile: Annotated[
         Path | None,
-        typer.Option(
-            "--profile", "--exportProfile", metavar="FILE",
-            help="Times of its layers; without them they are predicted.",
-        ),
+        opt("--profile --exportProfile", "Times of its layers; without them they are predicted.", metavar="FILE"),
     ] = None,
     times: Annotated[
         Path | None,
-        typer.Option(
-            "--times", "--exportTimes", metavar="FILE",
-            help="Times of whole inferences; without them there is no end-to-end latency.",
+        opt(
+            "--times --exportTimes",
+            "Times of whole inferences; without them there is no end-to-end latency.",
+            metavar="FILE",
         ),
     ] = None,
     nsys: Annotated[
         Path | None,
-        typer.Option(
-            "--nsys", metavar="FILE",
-            help=(
-                "A capture of nsys, .nsys-rep or exported to .sqlite: kernels in place of times of layers. "
-                "Also a CSV of nsys stats, which tells less."
-            ),
+        opt(
+            "--nsys",
+            "A capture of nsys, .nsys-rep or exported to .sqlite: kernels in place of times of layers. "
+            "Also a CSV of nsys stats, which tells less.",
+            metavar="FILE",
         ),
     ] = None,
     ncu: Annotated[
         Path | None,
-        typer.Option(
-            "--ncu", metavar="FILE",
-            help="Counters of kernels, beside their times: a CSV of ncu (--page raw), or its .ncu-rep.",
+        opt(
+            "--ncu",
+            "Counters of kernels, beside their times: a CSV of ncu (--page raw), or its .ncu-rep.",
+            metavar="FILE",
         ),
     ] = None,
     device: Annotated[
-        int | None, typer.Option("--device", metavar="N", help="Which GPU of the capture; default: all that worked.")
+        int | None, opt("--device", "Which GPU of the capture; default: all that worked.", metavar="N")
     ] = None,
     inferences: Annotated[
         int | None,
-        typer.Option(
-            "--inferences", metavar="N", min=1, help="How many inferences a CSV of sums is of, where it does not tell."
-        ),
+        opt("--inferences", "How many inferences a CSV of sums is of, where it does not tell.", metavar="N", min=1),
     ] = None,
     onnx: Annotated[
         Path | None,
-        typer.Option(
-            "--onnx", metavar="FILE",
-            help="The model that the engine was built from: prices a capture without --layers, too.",
+        opt(
+            "--onnx",
+            "The model that the engine was built from: prices a capture without --layers, too.",
+            metavar="FILE",
         ),
     ] = None,
     shapes: Shapes,
@@ -113,7 +112,7 @@ def analyze(
     redact: RedactOption = False,
     fail_on: FailOnOption = None,
     explain: ExplainOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Analyse a TensorRT engine from the files that trtexec exports of it, or from a capture of nsys.
 
     Measured times of its layers, or of their kernels, beside what the roofline of --gpu allows, the ledger

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from trtprof.base.errors import UsageError
 from trtprof.base.output_file import write_file
+from trtprof.cli.declared import opt
 from trtprof.cli.output import result, say
 
 if TYPE_CHECKING:
@@ -23,31 +22,22 @@ class Told(NamedTuple):
 
     percentile: Annotated[
         list[str] | None,
-        typer.Option("--percentile", metavar="P,...", help="Print these percentiles of the latency, such as 90,95,99."),
+        opt("--percentile", "Print these percentiles of the latency, such as 90,95,99.", metavar="P,..."),
     ] = None
     avg_runs: Annotated[
-        int | None,
-        typer.Option(
-            "--avgRuns", "--avg-runs", metavar="N", min=1, help="Print the mean latency of every N inferences."
-        ),
+        int | None, opt("--avgRuns --avg-runs", "Print the mean latency of every N inferences.", metavar="N", min=1)
     ] = None
     dump_profile: Annotated[
-        bool, typer.Option("--dumpProfile", "--dump-profile", help="Print the time of every layer, in their order.")
+        bool, opt("--dumpProfile --dump-profile", "Print the time of every layer, in their order.")
     ] = False
     dump_layer_info: Annotated[
-        bool, typer.Option("--dumpLayerInfo", "--dump-layer-info", help="Print the layers as the backend has them.")
+        bool, opt("--dumpLayerInfo --dump-layer-info", "Print the layers as the backend has them.")
     ] = False
     export_times: Annotated[
-        str,
-        typer.Option(
-            "--exportTimes", "--export-times", metavar="FILE", help="Write the time of every inference as JSON."
-        ),
+        str, opt("--exportTimes --export-times", "Write the time of every inference as JSON.", metavar="FILE")
     ] = ""
     export_profile: Annotated[
-        str,
-        typer.Option(
-            "--exportProfile", "--export-profile", metavar="FILE", help="Write the time of every layer as JSON."
-        ),
+        str, opt("--exportProfile --export-profile", "Write the time of every layer as JSON.", metavar="FILE")
     ] = ""
 
     @property

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.cli import completion
 from trtprof.cli.as_trtexec import write_layers
+from trtprof.cli.declared import opt
 from trtprof.cli.engine_options import (
     BestOption,
     LayerInfoOption,
@@ -43,11 +42,11 @@ def build(
     model: NamedModel,
     backend: Annotated[
         str,
-        typer.Option(
+        opt(
             "--backend",
+            "tensorrt, tensorrt-rtx, or auto: TensorRT where it and a driver are installed, else TensorRT-RTX.",
+            "Engine of TensorRT",
             autocompletion=completion.builders,
-            help="tensorrt, tensorrt-rtx, or auto: TensorRT where it and a driver are installed, else TensorRT-RTX.",
-            rich_help_panel="Engine of TensorRT",
         ),
     ] = "auto",
     shapes: Shapes,
@@ -58,12 +57,11 @@ def build(
     tactics: Tactics,
     capabilities: Annotated[
         list[str] | None,
-        typer.Option(
-            "--computeCapabilities",
-            "--compute-capabilities",
+        opt(
+            "--computeCapabilities --compute-capabilities",
+            "GPUs that a TensorRT-RTX engine is built for, such as 8.9 or current; default: all that it serves.",
+            "Engine of TensorRT",
             metavar="8.9,...",
-            help="GPUs that a TensorRT-RTX engine is built for, such as 8.9 or current; default: all that it serves.",
-            rich_help_panel="Engine of TensorRT",
         ),
     ] = None,
     plugins: Plugins,
@@ -74,12 +72,7 @@ def build(
     layer_info: LayerInfoOption = "",
     rebuild: RebuildOption = False,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Build nothing: print the trtexec command that does the same.",
-            rich_help_panel="Engine of TensorRT",
-        ),
+        bool, opt("--dry-run", "Build nothing: print the trtexec command that does the same.", "Engine of TensorRT")
     ] = False,
     output: OutputsOption = None,
     force: ForceOption = False,

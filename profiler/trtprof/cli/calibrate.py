@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.cli import app
+from trtprof.cli.declared import opt
 from trtprof.cli.options import ForceOption, ThreadsOption
 from trtprof.cli.output import StageLines, errors_shown, say
 from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
@@ -23,20 +22,18 @@ _GPU = re.compile(r"gpu(?::(\d+))?")
 
 @app.command()
 def calibrate(
-    device: Annotated[
-        str, typer.Option("--device", metavar="DEVICE", help="cpu, gpu:0, or auto, which is the CPU.")
-    ] = "auto",
+    device: Annotated[str, opt("--device", "cpu, gpu:0, or auto, which is the CPU.", metavar="DEVICE")] = "auto",
     threads: ThreadsOption = 0,
     seconds: Annotated[
         float | None,
-        typer.Option(
+        opt(
             "--seconds",
+            "Time for the ceilings of each thread count, or of the GPU, whose kernels take twice as long.",
             metavar="S",
             min=0,
-            help="Time for the ceilings of each thread count, or of the GPU, whose kernels take twice as long.",
         ),
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Measure nothing: print what is kept.")] = False,
+    show: Annotated[bool, opt("--show", "Measure nothing: print what is kept.")] = False,
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",

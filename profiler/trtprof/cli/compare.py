@@ -10,6 +10,7 @@ import typer
 
 from trtprof.base.errors import UsageError
 from trtprof.cli import app, completion
+from trtprof.cli.declared import opt
 from trtprof.cli.gates import InconclusiveOption, check_gates, inconclusive_fails
 from trtprof.cli.options import ForceOption, TopOption
 from trtprof.cli.output import errors_shown, say
@@ -32,13 +33,11 @@ def compare(
     ] = None,
     gate: Annotated[
         list[str] | None,
-        typer.Option(
+        opt(
             "--gate",
+            "Leave with exit code 1 where this is exceeded significantly: 'latency>3%', 'lost>5%', "
+            "'gap-to-roof>2%' (percentage points), 'latency>0.1ms', 'lost>50us'; in quotes; may be repeated.",
             metavar="EXPR",
-            help=(
-                "Leave with exit code 1 where this is exceeded significantly: 'latency>3%', 'lost>5%', "
-                "'gap-to-roof>2%' (percentage points), 'latency>0.1ms', 'lost>50us'; in quotes; may be repeated."
-            ),
         ),
     ] = None,
     inconclusive: InconclusiveOption = "pass",

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from trtprof.base.errors import UsageError
 from trtprof.cli import completion
+from trtprof.cli.declared import opt
 
 if TYPE_CHECKING:
     from trtprof.engine.tensorrt import BuildOptions, ShapeRange
@@ -27,26 +26,18 @@ _RANGE = "Of dynamic inputs; given a second time, of the second profile, and so 
 
 DtypeOption = Annotated[
     str,
-    typer.Option(
+    opt(
         "--dtype",
+        "model (as in the file, fp32 products as TF32), fp32 (no TF32), tf32, fp16, bf16, int8 or fp8.",
+        "Precision",
         metavar="PRECISION",
         autocompletion=completion.precisions,
-        help="model (as in the file, fp32 products as TF32), fp32 (no TF32), tf32, fp16, bf16, int8 or fp8.",
-        rich_help_panel="Precision",
     ),
 ]
 Fp16Option = Annotated[
-    bool,
-    typer.Option(
-        "--fp16",
-        help="--dtype fp16: by a flag up to TensorRT 10, else the model is converted.",
-        rich_help_panel="Precision",
-    ),
+    bool, opt("--fp16", "--dtype fp16: by a flag up to TensorRT 10, else the model is converted.", "Precision")
 ]
-Bf16Option = Annotated[
-    bool,
-    typer.Option("--bf16", help="--dtype bf16: by a flag of TensorRT 10, else as --fp16.", rich_help_panel="Precision"),
-]
+Bf16Option = Annotated[bool, opt("--bf16", "--dtype bf16: by a flag of TensorRT 10, else as --fp16.", "Precision")]
 
 
 class Types(NamedTuple):
@@ -55,12 +46,12 @@ class Types(NamedTuple):
     dtype: DtypeOption = "model"
     fp16: Fp16Option = False
     bf16: Bf16Option = False
-    int8: Annotated[bool, typer.Option("--int8", help="--dtype int8: an engine needs a quantised model.")] = False
-    fp8: Annotated[bool, typer.Option("--fp8", help="--dtype fp8: an engine needs a quantised model.")] = False
-    strongly_typed: Annotated[
-        bool, typer.Option("--stronglyTyped", "--strongly-typed", help="Take all types from the ONNX file.")
-    ] = False
-    no_tf32: Annotated[bool, typer.Option("--noTF32", "--no-tf32", help="Multiply fp32 as fp32, not as TF32.")] = False
+    int8: Annotated[bool, opt("--int8", "--dtype int8: an engine needs a quantised model.")] = False
+    fp8: Annotated[bool, opt("--fp8", "--dtype fp8: an engine needs a quantised model.")] = False
+    strongly_typed: Annotated[bool, opt("--stronglyTyped --strongly-typed", "Take all types from the ONNX file.")] = (
+        False
+    )
+    no_tf32: Annotated[bool, opt("--noTF32 --no-tf32", "Multiply fp32 as fp32, not as TF32.")] = False
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -97,28 +88,21 @@ class Tactics(NamedTuple):
 
     level: Annotated[
         int | None,
-        typer.Option(
-            "--builderOptimizationLevel", "--builder-optimization-level", metavar="N", help="0 to 5: how much is tried."
-        ),
+        opt("--builderOptimizationLevel --builder-optimization-level", "0 to 5: how much is tried.", metavar="N"),
     ] = None
     timing_cache: Annotated[
-        str,
-        typer.Option("--timingCacheFile", "--timing-cache-file", metavar="FILE", help="Of TensorRT; read, then kept."),
+        str, opt("--timingCacheFile --timing-cache-file", "Of TensorRT; read, then kept.", metavar="FILE")
     ] = ""
     sources: Annotated[
-        str,
-        typer.Option(
-            "--tacticSources", "--tactic-sources", metavar="SPEC", help="+NAME,-NAME: kernels from there or not."
-        ),
+        str, opt("--tacticSources --tactic-sources", "+NAME,-NAME: kernels from there or not.", metavar="SPEC")
     ] = ""
     route: Annotated[
-        str,
-        typer.Option("--setBuildRoute", "--set-build-route", metavar="ROUTE", help="-KNOB=VALUE, of TensorRT 11.1."),
+        str, opt("--setBuildRoute --set-build-route", "-KNOB=VALUE, of TensorRT 11.1.", metavar="ROUTE")
     ] = ""
 
 
 AuxStreamsOption = Annotated[
-    int | None, typer.Option("--maxAuxStreams", "--max-aux-streams", metavar="N", help="Streams beside the main one.")
+    int | None, opt("--maxAuxStreams --max-aux-streams", "Streams beside the main one.", metavar="N")
 ]
 
 
@@ -127,82 +111,67 @@ class Plugins(NamedTuple):
 
     static_plugins: Annotated[
         list[str] | None,
-        typer.Option(
-            "--staticPlugins",
-            "--static-plugins",
-            "--plugins",
+        opt(
+            "--staticPlugins --static-plugins --plugins",
+            "A library of plugins, or the Python module of quick deployable ones; may be repeated.",
             metavar="LIB",
-            help="A library of plugins, or the Python module of quick deployable ones; may be repeated.",
         ),
     ] = None
     aux_streams: AuxStreamsOption = None
 
 
 _PANEL = "Engine of TensorRT"
-RebuildOption = Annotated[
-    bool, typer.Option("--rebuild", help="Build even if the same engine is kept.", rich_help_panel=_PANEL)
-]
+RebuildOption = Annotated[bool, opt("--rebuild", "Build even if the same engine is kept.", _PANEL)]
 BestOption = Annotated[
     bool,
-    typer.Option(
+    opt(
         "--best",
-        help="Let the builder choose among fp16, bf16 and, of a quantised model, int8: up to TensorRT 10.",
-        rich_help_panel="Precision",
+        "Let the builder choose among fp16, bf16 and, of a quantised model, int8: up to TensorRT 10.",
+        "Precision",
     ),
 ]
 LoadEngineOption = Annotated[
     str,
-    typer.Option(
-        "--loadEngine",
-        "--load-engine",
+    opt(
+        "--loadEngine --load-engine",
+        "Build nothing: take this engine, which needs its GPU; MODEL names its nodes.",
+        _PANEL,
         metavar="FILE",
-        help="Build nothing: take this engine, which needs its GPU; MODEL names its nodes.",
-        rich_help_panel=_PANEL,
     ),
 ]
-SaveEngineOption = Annotated[
-    str,
-    typer.Option(
-        "--saveEngine", "--save-engine", metavar="FILE", help="Copy the engine there.", rich_help_panel=_PANEL
-    ),
-]
+SaveEngineOption = Annotated[str, opt("--saveEngine --save-engine", "Copy the engine there.", _PANEL, metavar="FILE")]
 LayerInfoOption = Annotated[
     str,
-    typer.Option(
-        "--exportLayerInfo",
-        "--export-layer-info",
-        metavar="FILE",
-        help="Write the layers there. .json: what TensorRT's inspector says, or, without a driver to ask it, "
+    opt(
+        "--exportLayerInfo --export-layer-info",
+        "Write the layers there. .json: what TensorRT's inspector says, or, without a driver to ask it, "
         "trtprof's own document; .txt: the plan as it was printed.",
-        rich_help_panel="As trtexec tells it",
+        "As trtexec tells it",
+        metavar="FILE",
     ),
 ]
-VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Tell every step on stderr.", rich_help_panel="Result")
-]
+VerboseOption = Annotated[bool, opt("--verbose -v", "Tell every step on stderr.", "Result")]
 
 
 class Ranges(NamedTuple):
     """The shapes that an engine serves: optimisation profiles."""
 
     min_shapes: Annotated[
-        list[str] | None,
-        typer.Option("--minShapes", "--min-shapes", metavar="NAME:DIMS,...", help=f"Smallest shapes. {_RANGE}"),
+        list[str] | None, opt("--minShapes --min-shapes", f"Smallest shapes. {_RANGE}", metavar="NAME:DIMS,...")
     ] = None
     opt_shapes: Annotated[
-        list[str] | None,
-        typer.Option("--optShapes", "--opt-shapes", metavar="NAME:DIMS,...", help="Shapes to be fastest at."),
+        list[str] | None, opt("--optShapes --opt-shapes", "Shapes to be fastest at.", metavar="NAME:DIMS,...")
     ] = None
     max_shapes: Annotated[
-        list[str] | None, typer.Option("--maxShapes", "--max-shapes", metavar="NAME:DIMS,...", help="Largest shapes.")
+        list[str] | None, opt("--maxShapes --max-shapes", "Largest shapes.", metavar="NAME:DIMS,...")
     ] = None
     profile: Annotated[
         list[int] | None,
-        typer.Option(
+        opt(
             "--profile",
-            metavar="N",
-            help="Number of a profile, counted from 0: the first --profile is that of the first --minShapes, "
+            "Number of a profile, counted from 0: the first --profile is that of the first --minShapes, "
             "--optShapes and --maxShapes, the second that of the second ones.",
+            metavar="N",
         ),
     ] = None
 
@@ -212,16 +181,14 @@ class Memory(NamedTuple):
 
     mem_pool_size: Annotated[
         list[str] | None,
-        typer.Option(
-            "--memPoolSize",
-            "--mem-pool-size",
+        opt(
+            "--memPoolSize --mem-pool-size",
+            "Memory inside a layer: MiB, or with B, K, M or G behind the number.",
             metavar="workspace:N",
-            help="Memory inside a layer: MiB, or with B, K, M or G behind the number.",
         ),
     ] = None
     workspace: Annotated[
-        float | None,
-        typer.Option("--workspace", metavar="MIB", help="The same, as older versions of trtexec spell it."),
+        float | None, opt("--workspace", "The same, as older versions of trtexec spell it.", metavar="MIB")
     ] = None
 
 

@@ -6,17 +6,16 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from trtprof.base.errors import UsageError
+from trtprof.cli.declared import opt
 from trtprof.cli.output import say
 
 _TRUST = (
     "Load an engine, or run the code of a plugin's folder, without a question, though it was not made here: "
     "either holds code, so know who made it."
 )
-TrustOption = Annotated[bool, typer.Option("--trust", help=_TRUST, rich_help_panel="Engine of TensorRT")]
-PluginTrustOption = Annotated[bool, typer.Option("--trust", help=_TRUST)]
+TrustOption = Annotated[bool, opt("--trust", _TRUST, "Engine of TensorRT")]
+PluginTrustOption = Annotated[bool, opt("--trust", _TRUST)]
 
 
 def allow_engine(path: str, *, trust: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from trtprof.base.errors import UsageError
+from trtprof.cli.declared import opt
 from trtprof.cli.engine_options import Bf16Option, DtypeOption, Fp16Option, Types
 from trtprof.cli.options import Export, ForceOption, QuietOption, Shapes, ShapesOption, command, model_request
 from trtprof.cli.output import StageLines, errors_shown, result, say
@@ -22,11 +23,9 @@ def export(
     fp16: Fp16Option = False,
     bf16: Bf16Option = False,
     opset: Annotated[
-        int | None, typer.Option("--opset", metavar="N", min=1, help="Version of ai.onnx; default: torch's choice.")
+        int | None, opt("--opset", "Version of ai.onnx; default: torch's choice.", metavar="N", min=1)
     ] = None,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The ONNX file; default <factory>.onnx.")
-    ] = "",
+    output: Annotated[str, opt("--output -o", "The ONNX file; default <factory>.onnx.", metavar="FILE")] = "",
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:

@@ -8,16 +8,17 @@ from typing import Annotated, Protocol
 import typer
 
 from trtprof.base.errors import UsageError
+from trtprof.cli.declared import opt
 from trtprof.cli.output import say
 
 EXIT_CODE = 1
 
 InconclusiveOption = Annotated[
     str,
-    typer.Option(
+    opt(
         "--inconclusive",
+        "What a gate does that cannot be decided: it is said either way, and with fail it leaves with 1, too.",
         metavar="pass|fail",
-        help="What a gate does that cannot be decided: it is said either way, and with fail it leaves with 1, too.",
     ),
 ]
 

@@ -11,29 +11,30 @@ import typer
 
 from trtprof.base.errors import UsageError
 from trtprof.cli import completion
+from trtprof.cli.declared import opt
 
 if TYPE_CHECKING:
     from trtprof.base.records import Accumulate, Ceilings, GpuSpec
 
 GpuOption = Annotated[
     list[str] | None,
-    typer.Option(
+    opt(
         "--gpu",
+        "GPUs that `trtprof gpus` lists, or a datasheet of your own as a .toml file; may be repeated.",
         metavar="NAME,...",
         autocompletion=completion.gpus,
-        help="GPUs that `trtprof gpus` lists, or a datasheet of your own as a .toml file; may be repeated.",
     ),
 ]
 ClockOption = Annotated[
-    float | None, typer.Option("--clock", metavar="MHZ", help="Clock of the SMs; default: the datasheet's boost clock.")
+    float | None, opt("--clock", "Clock of the SMs; default: the datasheet's boost clock.", metavar="MHZ")
 ]
 AccumulateOption = Annotated[
     str,
-    typer.Option(
+    opt(
         "--accumulate",
+        "Accumulator where there is a choice: fp32, fp16, or auto: as tactics and kernels say, else the faster.",
         autocompletion=completion.accumulators,
         metavar="DTYPE",
-        help="Accumulator where there is a choice: fp32, fp16, or auto: as tactics and kernels say, else the faster.",
     ),
 ]
 Tf32Option = Annotated[
@@ -44,22 +45,22 @@ Tf32Option = Annotated[
 ]
 CeilingOption = Annotated[
     list[str] | None,
-    typer.Option(
+    opt(
         "--ceiling",
-        metavar="NAME=RATE,...",
-        help="Ceilings as measured in place of the datasheet's: dram=0.92TB/s, l2, launch=2us, or a dtype such as "
+        "Ceilings as measured in place of the datasheet's: dram=0.92TB/s, l2, launch=2us, or a dtype such as "
         "fp32=78.65TFLOP/s; may be repeated.",
+        metavar="NAME=RATE,...",
     ),
 ]
 MeasuredOption = Annotated[
     str | None,
-    typer.Option(
+    opt(
         "--measured",
-        metavar="FILE",
-        help="Kernels that you timed on the GPU, which correct what is expected there: a CSV with a head of kind, "
+        "Kernels that you timed on the GPU, which correct what is expected there: a CSV with a head of kind, "
         "dtype, m, n, k and ns (and batch, window, stride, shared, causal, read, written); of one GPU. Default: those "
         "that `trtprof calibrate` timed on it; none: no correction.",
-        rich_help_panel="Device",
+        "Device",
+        metavar="FILE",
     ),
 ]
 

@@ -8,6 +8,7 @@ import typer
 
 from trtprof.base.errors import UsageError
 from trtprof.cli import app, completion
+from trtprof.cli.declared import opt
 from trtprof.cli.options import ForceOption
 from trtprof.cli.output import errors_shown, say
 from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
@@ -24,23 +25,21 @@ def gpus(
             show_default=False,
         ),
     ] = None,
-    arch: Annotated[str, typer.Option("--arch", metavar="NAME", help="List those of an architecture: Ada.")] = "",
-    cc: Annotated[str, typer.Option("--cc", metavar="CC", help="List those of a compute capability: 8.9.")] = "",
+    arch: Annotated[str, opt("--arch", "List those of an architecture: Ada.", metavar="NAME")] = "",
+    cc: Annotated[str, opt("--cc", "List those of a compute capability: 8.9.", metavar="CC")] = "",
     class_: Annotated[
         str,
-        typer.Option(
+        opt(
             "--class",
+            "List datacenter, workstation, geforce or jetson.",
             metavar="CLASS",
             autocompletion=completion.classes,
-            help="List datacenter, workstation, geforce or jetson.",
         ),
     ] = "",
     min_memory: Annotated[
-        float | None, typer.Option("--min-memory", metavar="GIB", min=0, help="List those with so much memory.")
+        float | None, opt("--min-memory", "List those with so much memory.", metavar="GIB", min=0)
     ] = None,
-    dtype: Annotated[
-        str, typer.Option("--dtype", metavar="DTYPE", help="List those whose tensor cores multiply it: fp8.")
-    ] = "",
+    dtype: Annotated[str, opt("--dtype", "List those whose tensor cores multiply it: fp8.", metavar="DTYPE")] = "",
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",

@@ -16,6 +16,7 @@ import typer.core
 
 from trtprof.base.errors import UsageError
 from trtprof.cli import app, completion
+from trtprof.cli.declared import opt
 from trtprof.cli.output import errors_shown, result, say, terminal_width, wants_color
 
 _MOST_FOUND = 20
@@ -32,15 +33,9 @@ def explain(
             help="A page of the manual, a command, a word of a report, a rule, an op or a GPU; without, the contents.",
         ),
     ] = None,
-    search: Annotated[
-        bool, typer.Option("--search", help="Look for sections of the manual that hold all these words.")
-    ] = False,
-    samples: Annotated[
-        bool, typer.Option("--samples", help="Put the sample models of the manual into ./sample_models.")
-    ] = False,
-    pager: Annotated[
-        bool, typer.Option("--pager/--no-pager", help="On a terminal, show what is long a screen at a time.")
-    ] = True,
+    search: Annotated[bool, opt("--search", "Look for sections of the manual that hold all these words.")] = False,
+    samples: Annotated[bool, opt("--samples", "Put the sample models of the manual into ./sample_models.")] = False,
+    pager: Annotated[bool, opt("--pager/--no-pager", "On a terminal, show what is long a screen at a time.")] = True,
 ) -> None:
     """Read the manual: its contents, a page, what a word of a report means (floor, limit, trust ...), a command."""
     with errors_shown():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from trtprof.base.errors import UsageError
+from trtprof.cli.declared import opt
 from trtprof.cli.engine_options import Types
 from trtprof.cli.options import EngineOption, Export, ForceOption, NamedModel, Shapes, command, model_request
 from trtprof.cli.output import StageLines, errors_shown, say
@@ -21,10 +20,10 @@ def inspect(
     export: Export,
     sweep: Annotated[
         list[str] | None,
-        typer.Option(
+        opt(
             "--sweep",
+            "Work over a dynamic dimension: batch=1..64:x2, x[2]=128..1024:128, n=1,2,4; may be repeated.",
             metavar="DIM=VALUES",
-            help="Work over a dynamic dimension: batch=1..64:x2, x[2]=128..1024:128, n=1,2,4; may be repeated.",
         ),
     ] = None,
     engine: EngineOption = None,

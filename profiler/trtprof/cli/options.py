@@ -18,6 +18,7 @@ import typer.core
 
 from trtprof.base.errors import UsageError
 from trtprof.cli import app, completion
+from trtprof.cli.declared import opt
 from trtprof.cli.output import errors_shown, say
 
 if TYPE_CHECKING:
@@ -174,90 +175,73 @@ def _register(parent: typer.Typer, function: Callable[..., None]) -> None:
     parent.command(function.__name__.rstrip("_").replace("_", "-"), cls=Verb)(call)
 
 
-ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.", rich_help_panel="Result")]
+ForceOption = Annotated[bool, opt("--force -f", "Replace what is there.", "Result")]
 LoadInputsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--loadInputs",
-        "--load-inputs",
-        metavar="NAME:FILE.npy,...",
-        help="Real inputs from .npy files.",
-        rich_help_panel="Measurement",
-    ),
+    opt("--loadInputs --load-inputs", "Real inputs from .npy files.", "Measurement", metavar="NAME:FILE.npy,..."),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the random inputs.", rich_help_panel="Measurement")]
+SeedOption = Annotated[int, opt("--seed", "Seed of the random inputs.", "Measurement")]
 BackendOption = Annotated[
     str,
-    typer.Option(
+    opt(
         "--backend",
+        "auto, or one that `trtprof doctor` lists.",
+        "Device",
         envvar="TRTPROF_BACKEND",
         autocompletion=completion.backends,
-        help="auto, or one that `trtprof doctor` lists.",
-        rich_help_panel="Device",
     ),
 ]
 ThreadsOption = Annotated[
     int,
-    typer.Option(
-        "--threads",
-        envvar="TRTPROF_THREADS",
-        help="On the CPU: threads inside an op; 0: one a usable core.",
-        rich_help_panel="Measurement",
+    opt(
+        "--threads", "On the CPU: threads inside an op; 0: one a usable core.", "Measurement", envvar="TRTPROF_THREADS"
     ),
 ]
 SessionOptionOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--sessionOption",
-        "--session-option",
+    opt(
+        "--sessionOption --session-option",
+        "Of ONNX Runtime: tune the session, such as execution_mode=parallel or "
+        "session.intra_op.allow_spinning=0; may be repeated.",
+        "Measurement",
         metavar="KEY=VALUE",
         autocompletion=completion.session_options,
-        help="Of ONNX Runtime: tune the session, such as execution_mode=parallel or "
-        "session.intra_op.allow_spinning=0; may be repeated.",
-        rich_help_panel="Measurement",
     ),
 ]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print nothing but the path of what was made.", rich_help_panel="Result")
-]
+QuietOption = Annotated[bool, opt("--quiet -q", "Print nothing but the path of what was made.", "Result")]
 EngineOption = Annotated[
     bool | None,
-    typer.Option(
+    opt(
         "--engine/--no-engine",
-        help="Build an engine with TensorRT-RTX, without a GPU, and show its layers: that may take minutes, "
+        "Build an engine with TensorRT-RTX, without a GPU, and show its layers: that may take minutes, "
         "and by default none is built.",
         show_default=False,
     ),
 ]
 TopOption = Annotated[
-    int | None,
-    typer.Option(
-        "--top", metavar="N", min=1, help="Rows of lists and findings in text and Markdown.", rich_help_panel="Result"
-    ),
+    int | None, opt("--top", "Rows of lists and findings in text and Markdown.", "Result", metavar="N", min=1)
 ]
 FailOnOption = Annotated[
     list[str] | None,
-    typer.Option(
+    opt(
         "--fail-on",
+        "Leave with exit code 1, all written, where there is such a finding: the code of a rule (RL101), a "
+        "severity or worse (info, warning, critical), or lost-ms=0.5 (one that claims so much); may be repeated. "
+        "Findings that doubt the numbers (TR...) count by code alone.",
+        "Result",
         metavar="WHAT",
         autocompletion=completion.findings,
-        help=(
-            "Leave with exit code 1, all written, where there is such a finding: the code of a rule (RL101), a "
-            "severity or worse (info, warning, critical), or lost-ms=0.5 (one that claims so much); may be repeated. "
-            "Findings that doubt the numbers (TR...) count by code alone."
-        ),
-        rich_help_panel="Result",
     ),
 ]
 ExplainOption = Annotated[
     tuple[str, str] | None,
-    typer.Option(
+    opt(
         "--explain",
+        "In place of the report: what a rule says of a layer (or an ONNX node in it), or why nothing.",
+        "Result",
         metavar="CODE LAYER",
         autocompletion=completion.rules,
-        help="In place of the report: what a rule says of a layer (or an ONNX node in it), or why nothing.",
         show_default=False,
-        rich_help_panel="Result",
     ),
 ]
 
@@ -273,7 +257,7 @@ class NamedModel(NamedTuple):
             show_default=False,
         ),
     ] = None
-    onnx: Annotated[str | None, typer.Option("--onnx", metavar="FILE", help="The same as the argument.")] = None
+    onnx: Annotated[str | None, opt("--onnx", "The same as the argument.", metavar="FILE")] = None
 
     @property
     def name(self) -> str:
@@ -289,9 +273,7 @@ class NamedModel(NamedTuple):
 
 ShapesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--shapes", metavar="NAME:DIMS,...", help="Input shapes, such as x:1x3x224x224,mask:1x128; may be repeated."
-    ),
+    opt("--shapes", "Input shapes, such as x:1x3x224x224,mask:1x128; may be repeated.", metavar="NAME:DIMS,..."),
 ]
 
 
@@ -299,9 +281,7 @@ class Shapes(NamedTuple):
     """What is bound to the dynamic dimensions of a model."""
 
     shapes: ShapesOption = None
-    batch: Annotated[int | None, typer.Option("--batch", metavar="N", help="Number for dynamic batch dimensions.")] = (
-        None
-    )
+    batch: Annotated[int | None, opt("--batch", "Number for dynamic batch dimensions.", metavar="N")] = None
 
 
 class Export(NamedTuple):
@@ -309,23 +289,19 @@ class Export(NamedTuple):
 
     dtypes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--dtypes", metavar="NAME:DTYPE,...", help="PyTorch: dtypes of inputs, such as ids:int64,mask:bool."
-        ),
+        opt("--dtypes", "PyTorch: dtypes of inputs, such as ids:int64,mask:bool.", metavar="NAME:DTYPE,..."),
     ] = None
     dynamic: Annotated[
         list[str] | None,
-        typer.Option(
+        opt(
             "--dynamic",
+            "PyTorch: dimensions to keep dynamic, such as x:0=batch,x:2=height; 0=batch is that of every input.",
             metavar="[NAME:]AXIS=DIM,...",
-            help="PyTorch: dimensions to keep dynamic, such as x:0=batch,x:2=height; 0=batch is that of every input.",
         ),
     ] = None
     factory_arg: Annotated[
         list[str] | None,
-        typer.Option(
-            "--factory-arg", metavar="NAME=VALUE", help="PyTorch: an argument of the factory; may be repeated."
-        ),
+        opt("--factory-arg", "PyTorch: an argument of the factory; may be repeated.", metavar="NAME=VALUE"),
     ] = None
 
 

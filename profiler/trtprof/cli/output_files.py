@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from trtprof.base.errors import UsageError
 from trtprof.base.output_file import check_place, write_file
 from trtprof.cli import completion
+from trtprof.cli.declared import opt
 from trtprof.cli.output import refuse_binary, say, send
 
 if TYPE_CHECKING:
@@ -36,24 +35,23 @@ _NEXT = {
 WIDTH = 100
 """Columns of a text that goes to a file."""
 
-_FORMAT = typer.Option(
+_FORMAT = opt(
     "--format",
+    "What to print: text, json, csv, markdown, html ...",
+    "Result",
     metavar="FORMAT",
     autocompletion=completion.formats,
-    help="What to print: text, json, csv, markdown, html ...",
-    rich_help_panel="Result",
 )
 FormatOption = Annotated[str, _FORMAT]
 FormatOrNoneOption = Annotated[str | None, _FORMAT]
 
 OutputsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--output",
-        "-o",
+    opt(
+        "--output -o",
+        "Write there too, as its suffix says: .svg, .png, .html, .json, .csv, .md, .txt ...; may be repeated.",
+        "Result",
         metavar="FILE",
-        help="Write there too, as its suffix says: .svg, .png, .html, .json, .csv, .md, .txt ...; may be repeated.",
-        rich_help_panel="Result",
     ),
 ]
 

@@ -9,6 +9,7 @@ import typer
 
 from trtprof.base.errors import UsageError
 from trtprof.cli import completion, typed
+from trtprof.cli.declared import opt
 from trtprof.cli.engine_trust import PluginTrustOption, allow_plugin
 from trtprof.cli.gpu_targets import GpuOption, names
 from trtprof.cli.options import ForceOption, Shapes, command, command_line, model_request
@@ -48,57 +49,49 @@ def plugin(
     gpu: GpuOption = None,
     output: Annotated[
         str,
-        typer.Option(
-            "--output",
-            "-o",
+        opt(
+            "--output -o",
+            "Where kernel, plugin, model and checks go; without it nothing is written.",
+            "Result",
             metavar="FOLDER",
-            help="Where kernel, plugin, model and checks go; without it nothing is written.",
-            rich_help_panel="Result",
         ),
     ] = "",
     only: Annotated[
         list[str] | None,
-        typer.Option(
+        opt(
             "--only",
+            "Some of brief, write, insert and check; check takes the plugin that lies in the folder of -o.",
             metavar="STEP,...",
             autocompletion=completion.plugin_steps,
-            help="Some of brief, write, insert and check; check takes the plugin that lies in the folder of -o.",
         ),
     ] = None,
     place: Annotated[
         list[str] | None,
-        typer.Option(
+        opt(
             "--place",
+            "Put the plugin in where these nodes stand; default: wherever the same is computed.",
             metavar="NODE,...",
-            help="Put the plugin in where these nodes stand; default: wherever the same is computed.",
         ),
     ] = None,
     function: Annotated[
         bool,
-        typer.Option(
+        opt(
             "--function/--no-function",
-            help="Keep the original nodes as the function of the custom node, for those who know no plugin. Without it "
+            "Keep the original nodes as the function of the custom node, for those who know no plugin. Without it "
             "the model is for TensorRT alone, for versions that would take the function.",
         ),
     ] = True,
-    alone: Annotated[
-        bool, typer.Option("--alone", help="A kernel for the node alone, without the pointwise ops beside it.")
-    ] = False,
+    alone: Annotated[bool, opt("--alone", "A kernel for the node alone, without the pointwise ops beside it.")] = False,
     seconds: Annotated[
-        float,
-        typer.Option("--check-seconds", metavar="S", min=1, help="How long kernels are executed at most, in numpy."),
+        float, opt("--check-seconds", "How long kernels are executed at most, in numpy.", metavar="S", min=1)
     ] = 20.0,
     headers: Annotated[
         Path | None,
-        typer.Option(
-            "--trt-include", metavar="FOLDER", help="Where NvInferRuntime.h is, to compile the C++ plugin against."
-        ),
+        opt("--trt-include", "Where NvInferRuntime.h is, to compile the C++ plugin against.", metavar="FOLDER"),
     ] = None,
     device: Annotated[
         int | None,
-        typer.Option(
-            "--device", metavar="N", min=0, help="With bench: the GPU, as nvidia-smi counts; default: the first."
-        ),
+        opt("--device", "With bench: the GPU, as nvidia-smi counts; default: the first.", metavar="N", min=0),
     ] = None,
     trust: PluginTrustOption = False,
     force: ForceOption = False,

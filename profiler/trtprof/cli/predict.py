@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
-
 from trtprof.cli import completion
+from trtprof.cli.declared import opt
 from trtprof.cli.engine_options import Types
 from trtprof.cli.gpu_targets import (
     AccumulateOption,
@@ -35,11 +34,11 @@ def predict(
     gpu: GpuOption = None,
     level: Annotated[
         str,
-        typer.Option(
+        opt(
             "--level",
-            autocompletion=completion.levels,
-            help="layers: of an engine, as with --engine; groups: nodes that an engine may fuse; nodes: each by "
+            "layers: of an engine, as with --engine; groups: nodes that an engine may fuse; nodes: each by "
             "itself; auto: layers with --engine, else groups.",
+            autocompletion=completion.levels,
         ),
     ] = "auto",
     engine: EngineOption = None,
@@ -47,16 +46,15 @@ def predict(
     clock: ClockOption = None,
     ceiling: CeilingOption = None,
     cold: Annotated[
-        bool,
-        typer.Option("--cold/--warm", help="Charge every byte to DRAM, or let the last-level cache keep what fits."),
+        bool, opt("--cold/--warm", "Charge every byte to DRAM, or let the last-level cache keep what fits.")
     ] = False,
     measured: MeasuredOption = None,
     why: Annotated[
         str,
-        typer.Option(
+        opt(
             "--why",
+            "Of one layer alone: its bound, what to expect and why, and the measurements that are most like it.",
             metavar="LAYER",
-            help="Of one layer alone: its bound, what to expect and why, and the measurements that are most like it.",
         ),
     ] = "",
     output: OutputsOption = None,

@@ -12,6 +12,7 @@ from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.output_file import write_file
 from trtprof.cli import app, completion, process
 from trtprof.cli.completion import REPORTS
+from trtprof.cli.declared import opt
 from trtprof.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from trtprof.cli.output import encoded, errors_shown, refuse_binary, result, say, send
 from trtprof.cli.output_files import (
@@ -55,12 +56,11 @@ def report(
     format_name: FormatOrNoneOption = None,
     output: Annotated[
         list[str] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write there, as its suffix says, and print nothing unless --format is given; - is stdout; a folder "
+        opt(
+            "--output -o",
+            "Write there, as its suffix says, and print nothing unless --format is given; - is stdout; a folder "
             "takes all tables (--format csv or parquet); may be repeated.",
+            metavar="FILE",
         ),
     ] = None,
     force: ForceOption = False,
@@ -72,27 +72,17 @@ def report(
     roofline: RooflineOption = None,
     redact: RedactOption = False,
     redact_map: Annotated[
-        str, typer.Option("--redact-map", metavar="FILE", help="With --redact: keep which word stands for which name.")
+        str, opt("--redact-map", "With --redact: keep which word stands for which name.", metavar="FILE")
     ] = "",
     weights: Annotated[
-        bool, typer.Option("--weights/--no-weights", help="Of an annotated .onnx: whether it keeps large weights.")
+        bool, opt("--weights/--no-weights", "Of an annotated .onnx: whether it keeps large weights.")
     ] = True,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="NAME", help="Call the run so; may be repeated.")
-    ] = None,
-    untag: Annotated[
-        list[str] | None, typer.Option("--untag", metavar="NAME", help="Call it so no more; may be repeated.")
-    ] = None,
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Browse all runs of a folder, on this machine alone, until Ctrl-C.")
-    ] = False,
-    port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="With --serve; 0 takes any free one.")
-    ] = 8323,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="With --serve: 127.0.0.1 or ::1, no other.")
-    ] = "127.0.0.1",
+    open_page: Annotated[bool, opt("--open", "Open the page in a browser.")] = False,
+    tag: Annotated[list[str] | None, opt("--tag", "Call the run so; may be repeated.", metavar="NAME")] = None,
+    untag: Annotated[list[str] | None, opt("--untag", "Call it so no more; may be repeated.", metavar="NAME")] = None,
+    serve: Annotated[bool, opt("--serve", "Browse all runs of a folder, on this machine alone, until Ctrl-C.")] = False,
+    port: Annotated[int, opt("--port", "With --serve; 0 takes any free one.", metavar="N", min=0, max=65535)] = 8323,
+    host: Annotated[str, opt("--host", "With --serve: 127.0.0.1 or ::1, no other.", metavar="ADDRESS")] = "127.0.0.1",
     fail_on: FailOnOption = None,
     explain: ExplainOption = None,
 ) -> None:

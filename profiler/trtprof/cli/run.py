@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from trtprof.base.errors import UsageError
 from trtprof.cli import completion, typed
 from trtprof.cli.as_trtexec import Told, tell
+from trtprof.cli.declared import opt
 from trtprof.cli.engine_options import (
     BestOption,
     LayerInfoOption,
@@ -62,86 +61,53 @@ def run(
     backend: BackendOption = "auto",
     threads: ThreadsOption = 0,
     session_option: SessionOptionOption = None,
-    iterations: Annotated[
-        int, typer.Option("--iterations", help="Measure at least so many inferences.", rich_help_panel="Measurement")
-    ] = 10,
+    iterations: Annotated[int, opt("--iterations", "Measure at least so many inferences.", "Measurement")] = 10,
     warmup: Annotated[
-        float,
-        typer.Option(
-            "--warmUp",
-            "--warmup",
-            metavar="MS",
-            help="Warm up for so many milliseconds.",
-            rich_help_panel="Measurement",
-        ),
+        float, opt("--warmUp --warmup", "Warm up for so many milliseconds.", "Measurement", metavar="MS")
     ] = 200.0,
     duration: Annotated[
-        float,
-        typer.Option(
-            "--duration", metavar="S", help="Measure for at least so many seconds.", rich_help_panel="Measurement"
-        ),
+        float, opt("--duration", "Measure for at least so many seconds.", "Measurement", metavar="S")
     ] = 3.0,
     profile_iterations: Annotated[
-        int,
-        typer.Option(
-            "--profile-iterations", help="Inferences to run under the profiler.", rich_help_panel="Measurement"
-        ),
+        int, opt("--profile-iterations", "Inferences to run under the profiler.", "Measurement")
     ] = 30,
-    recalibrate: Annotated[
-        bool, typer.Option("--recalibrate", help="Measure the ceilings of this device again.", rich_help_panel="Device")
-    ] = False,
+    recalibrate: Annotated[bool, opt("--recalibrate", "Measure the ceilings of this device again.", "Device")] = False,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="N",
-            help="The GPU, as nvidia-smi counts; default: the first that CUDA shows.",
-            rich_help_panel="Device",
-        ),
+        opt("--device", "The GPU, as nvidia-smi counts; default: the first that CUDA shows.", "Device", metavar="N"),
     ] = None,
     collector: Annotated[
         str,
-        typer.Option(
+        opt(
             "--collector",
+            "On a GPU: nsys, cupti (in the process of the model), or auto, in that order.",
+            "Device",
             autocompletion=completion.collectors,
-            help="On a GPU: nsys, cupti (in the process of the model), or auto, in that order.",
-            rich_help_panel="Device",
         ),
     ] = "auto",
     cuda_graph: Annotated[
         bool | None,
-        typer.Option(
-            "--cuda-graph/--no-cuda-graph",
-            "--useCudaGraph/--noCudaGraph",
-            help="On a GPU: measure the latency with a CUDA graph, too; so it is unless switched off.",
+        opt(
+            "--cuda-graph/--no-cuda-graph --useCudaGraph/--noCudaGraph",
+            "On a GPU: measure the latency with a CUDA graph, too; so it is unless switched off.",
+            "Device",
             show_default=False,
-            rich_help_panel="Device",
         ),
     ] = None,
     cold_l2: Annotated[
-        bool,
-        typer.Option(
-            "--cold-l2",
-            help="On a GPU: give every inference inputs that the L2 no longer holds.",
-            rich_help_panel="Device",
-        ),
+        bool, opt("--cold-l2", "On a GPU: give every inference inputs that the L2 no longer holds.", "Device")
     ] = False,
     verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="On a GPU: hold the outputs against those of ONNX Runtime on the CPU.",
-            rich_help_panel="Device",
-        ),
+        bool, opt("--verify", "On a GPU: hold the outputs against those of ONNX Runtime on the CPU.", "Device")
     ] = False,
     confirm: Annotated[
         int,
-        typer.Option(
+        opt(
             "--confirm",
+            "On a GPU: count DRAM bytes, FLOP and tensor cores of the K worst kernels, with Nsight Compute (ncu).",
+            "Device",
             metavar="K",
             min=0,
-            help="On a GPU: count DRAM bytes, FLOP and tensor cores of the K worst kernels, with Nsight Compute (ncu).",
-            rich_help_panel="Device",
         ),
     ] = 0,
     measured: MeasuredOption = None,
@@ -160,27 +126,23 @@ def run(
     export: Export,
     output: Annotated[
         list[str] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FOLDER|FILE",
-            help="The run folder (default reports/<model>-<stamp>), or a file for the report, as its suffix says; "
+        opt(
+            "--output -o",
+            "The run folder (default reports/<model>-<stamp>), or a file for the report, as its suffix says; "
             "may be repeated.",
-            rich_help_panel="Result",
+            "Result",
+            metavar="FOLDER|FILE",
         ),
     ] = None,
     force: ForceOption = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the unfinished run in the -o folder.", rich_help_panel="Result")
-    ] = False,
+    resume: Annotated[bool, opt("--resume", "Go on with the unfinished run in the -o folder.", "Result")] = False,
     format_name: FormatOption = "text",
     top: TopOption = None,
     by: ByOption = "layer",
     ledger: LedgerOption = False,
     roofline: RooflineOption = None,
     tag: Annotated[
-        list[str] | None,
-        typer.Option("--tag", metavar="NAME", help="Call the run so; may be repeated.", rich_help_panel="Result"),
+        list[str] | None, opt("--tag", "Call the run so; may be repeated.", "Result", metavar="NAME")
     ] = None,
     fail_on: FailOnOption = None,
     verbose: VerboseOption = False,

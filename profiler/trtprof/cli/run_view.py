@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
-import typer
-
 from trtprof.base.errors import UsageError
 from trtprof.cli import completion
+from trtprof.cli.declared import opt
 from trtprof.cli.output import say
 
 if TYPE_CHECKING:
@@ -17,58 +16,52 @@ if TYPE_CHECKING:
 
 ByOption = Annotated[
     str,
-    typer.Option(
+    opt(
         "--by",
+        "Rows of the report: layer, node, type, kernel or module (scopes in node names).",
+        "Result",
         metavar="WHAT",
         autocompletion=completion.by,
-        help="Rows of the report: layer, node, type, kernel or module (scopes in node names).",
-        rich_help_panel="Result",
     ),
 ]
 LedgerOption = Annotated[
-    bool,
-    typer.Option(
-        "--ledger",
-        help="Print the ledger too: the steps from ideal to measured.",
-        show_default=False,
-        rich_help_panel="Result",
-    ),
+    bool, opt("--ledger", "Print the ledger too: the steps from ideal to measured.", "Result", show_default=False)
 ]
 TableOption = Annotated[
     str | None,
-    typer.Option(
+    opt(
         "--table",
+        "Which table csv and parquet hold: layers, kernels, nodes, ...; default layers.",
+        "Result",
         metavar="NAME",
         autocompletion=completion.tables,
-        help="Which table csv and parquet hold: layers, kernels, nodes, ...; default layers.",
-        rich_help_panel="Result",
     ),
 ]
 FigureOption = Annotated[
     str,
-    typer.Option(
+    opt(
         "--figure",
+        "What png and svg show: roofline, ledger or timeline.",
+        "Result",
         metavar="NAME",
         autocompletion=completion.figures,
-        help="What png and svg show: roofline, ledger or timeline.",
-        rich_help_panel="Result",
     ),
 ]
 RooflineOption = Annotated[
     bool | None,
-    typer.Option(
+    opt(
         "--roofline/--no-roofline",
-        help="Draw the roofline in characters in the text report; default: where --top is given.",
+        "Draw the roofline in characters in the text report; default: where --top is given.",
+        "Result",
         show_default=False,
-        rich_help_panel="Result",
     ),
 ]
 RedactOption = Annotated[
     bool,
-    typer.Option(
+    opt(
         "--redact",
-        help="Replace names of the model, its nodes, tensors and files, everywhere the same; numbers stay.",
-        rich_help_panel="Result",
+        "Replace names of the model, its nodes, tensors and files, everywhere the same; numbers stay.",
+        "Result",
     ),
 ]
 

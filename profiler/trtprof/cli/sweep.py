@@ -10,6 +10,7 @@ import typer
 
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.cli import app, completion
+from trtprof.cli.declared import opt
 from trtprof.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option, ceilings_for
 from trtprof.cli.options import ForceOption
 from trtprof.cli.output import errors_shown, say
@@ -65,15 +66,14 @@ def sweep(
     dtype: Annotated[Values, _values("--dtype", "Dtypes of all tensors: fp32,fp16,int8,fp8.")] = None,
     gpu: GpuOption = None,
     device: Annotated[
-        str | None, typer.Option("--device", metavar="cpu", help="Set it against the ceilings kept of this CPU too.")
+        str | None, opt("--device", "Set it against the ceilings kept of this CPU too.", metavar="cpu")
     ] = None,
     clock: ClockOption = None,
     accumulate: AccumulateOption = "auto",
     tf32: Tf32Option = True,
     ceiling: CeilingOption = None,
     cold: Annotated[
-        bool,
-        typer.Option("--cold/--warm", help="Charge every byte to DRAM, or let the last-level cache keep what fits."),
+        bool, opt("--cold/--warm", "Charge every byte to DRAM, or let the last-level cache keep what fits.")
     ] = True,
     output: OutputsOption = None,
     force: ForceOption = False,

@@ -10,6 +10,7 @@ import typer
 
 from trtprof.base.errors import UsageError
 from trtprof.cli import completion, process, typed
+from trtprof.cli.declared import opt
 from trtprof.cli.engine_options import AuxStreamsOption, Memory, Plugins, Ranges, Tactics, Types, build_options
 from trtprof.cli.gpu_targets import GpuOption, names
 from trtprof.cli.options import (
@@ -55,73 +56,57 @@ def try_(
     aux_streams: AuxStreamsOption = None,
     budget: Annotated[
         str,
-        typer.Option(
+        opt(
             "--budget",
+            "About how long it may take: 90s, 5m, 1h. Two thirds are for rungs one by one.",
+            "What is tried",
             metavar="TIME",
-            help="About how long it may take: 90s, 5m, 1h. Two thirds are for rungs one by one.",
-            rich_help_panel="What is tried",
         ),
     ] = "5m",
     most: Annotated[
         int,
-        typer.Option(
+        opt(
             "--max-candidates",
+            "Measure at most so many rungs, the most promising first.",
+            "What is tried",
             metavar="N",
             min=1,
-            help="Measure at most so many rungs, the most promising first.",
-            rich_help_panel="What is tried",
         ),
     ] = 40,
     only: Annotated[
         list[str] | None,
-        typer.Option(
+        opt(
             "--only",
+            "Rungs that answer these findings alone, in the layers that they are about.",
+            "What is tried",
             metavar="CODE,...",
             autocompletion=completion.rules,
-            help="Rungs that answer these findings alone, in the layers that they are about.",
-            rich_help_panel="What is tried",
         ),
     ] = None,
-    rung: Annotated[
-        list[str] | None,
-        typer.Option("--rung", metavar="NAME,...", help="These rungs alone.", rich_help_panel="What is tried"),
-    ] = None,
+    rung: Annotated[list[str] | None, opt("--rung", "These rungs alone.", "What is tried", metavar="NAME,...")] = None,
     skip: Annotated[
-        list[str] | None,
-        typer.Option("--skip", metavar="NAME,...", help="All rungs but these.", rich_help_panel="What is tried"),
+        list[str] | None, opt("--skip", "All rungs but these.", "What is tried", metavar="NAME,...")
     ] = None,
-    options_only: Annotated[
-        bool, typer.Option("--options-only", help="Leave the graph as it is.", rich_help_panel="What is tried")
-    ] = False,
+    options_only: Annotated[bool, opt("--options-only", "Leave the graph as it is.", "What is tried")] = False,
     rewrites_only: Annotated[
-        bool,
-        typer.Option(
-            "--rewrites-only", help="Leave the options of the runtime as they are.", rich_help_panel="What is tried"
-        ),
+        bool, opt("--rewrites-only", "Leave the options of the runtime as they are.", "What is tried")
     ] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Predict what each rung brings, and measure nothing but the original.",
-            rich_help_panel="What is tried",
-        ),
+        bool, opt("--dry-run", "Predict what each rung brings, and measure nothing but the original.", "What is tried")
     ] = False,
     gpu: GpuOption = None,
     export: Export,
     runs: Annotated[
         str,
-        typer.Option(
+        opt(
             "--runs",
+            "Where the runs of the original and of the best are kept (default reports/<model>-try-<stamp>).",
+            "Result",
             metavar="FOLDER",
-            help="Where the runs of the original and of the best are kept (default reports/<model>-try-<stamp>).",
-            rich_help_panel="Result",
         ),
     ] = "",
     output: OutputsOption = None,
-    patch: Annotated[
-        bool, typer.Option("--patch", help="Show what the best changes in the graph.", rich_help_panel="Result")
-    ] = False,
+    patch: Annotated[bool, opt("--patch", "Show what the best changes in the graph.", "Result")] = False,
     force: ForceOption = False,
     format_name: FormatOption = "text",
     top: TopOption = None,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from trtprof.cli.declared import opt
 from trtprof.cli.fleet import fleet
 from trtprof.cli.gates import InconclusiveOption, check_gates, inconclusive_fails
 from trtprof.cli.options import ForceOption, TopOption, command_of
@@ -21,14 +22,12 @@ def compare(
     ],
     gate: Annotated[
         list[str] | None,
-        typer.Option(
+        opt(
             "--gate",
+            "Leave with exit code 1 where this is exceeded. By cell: 'latency>3%' (beyond noise), 'expected>2%', "
+            "'bound>0%'. Over the fleet: 'geomean>1%', 'cost>5%', 'failed>0', 'vanished>0', 'slower>0'; in "
+            "quotes; may be repeated.",
             metavar="EXPR",
-            help=(
-                "Leave with exit code 1 where this is exceeded. By cell: 'latency>3%' (beyond noise), 'expected>2%', "
-                "'bound>0%'. Over the fleet: 'geomean>1%', 'cost>5%', 'failed>0', 'vanished>0', 'slower>0'; in "
-                "quotes; may be repeated."
-            ),
         ),
     ] = None,
     inconclusive: InconclusiveOption = "pass",

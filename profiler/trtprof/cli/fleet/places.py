@@ -11,6 +11,7 @@ import typer
 
 from trtprof.base.errors import UsageError
 from trtprof.cli import completion
+from trtprof.cli.declared import opt
 from trtprof.cli.output_files import refuse_file_name, writable
 
 if TYPE_CHECKING:
@@ -27,17 +28,16 @@ ManifestArgument = Annotated[
 ]
 PlaceOrFilesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FOLDER|FILE",
-        help="The folder of the fleet, or a URI such as s3://bucket/fleet; a file for what is printed, as its suffix "
+    opt(
+        "--output -o",
+        "The folder of the fleet, or a URI such as s3://bucket/fleet; a file for what is printed, as its suffix "
         "says; may be repeated.",
-        rich_help_panel="Result",
+        "Result",
+        metavar="FOLDER|FILE",
     ),
 ]
 ShardOption = Annotated[
-    str, typer.Option("--shard", metavar="I/N", help="One of N parts of the cells, from 1, for one of N schedulers.")
+    str, opt("--shard", "One of N parts of the cells, from 1, for one of N schedulers.", metavar="I/N")
 ]
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 

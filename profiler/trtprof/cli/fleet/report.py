@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trtprof.base.errors import UsageError
+from trtprof.cli.declared import opt
 from trtprof.cli.fleet import fleet
 from trtprof.cli.options import ForceOption, TopOption, command_of
 from trtprof.cli.output import errors_shown, say
@@ -29,21 +30,13 @@ def report(
         ),
     ],
     limit: Annotated[
-        str,
-        typer.Option(
-            "--limit", metavar="TIME", help="No request may take longer: '10 ms'; in place of the manifest's limits."
-        ),
+        str, opt("--limit", "No request may take longer: '10 ms'; in place of the manifest's limits.", metavar="TIME")
     ] = "",
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only cells that have it; may be repeated.")
-    ] = None,
+    tag: Annotated[list[str] | None, opt("--tag", "Only cells that have it; may be repeated.", metavar="TAG")] = None,
     model: Annotated[
-        list[str] | None,
-        typer.Option("--model", metavar="GLOB", help="Only models that are called so: 'resnet*'; may be repeated."),
+        list[str] | None, opt("--model", "Only models that are called so: 'resnet*'; may be repeated.", metavar="GLOB")
     ] = None,
-    target: Annotated[
-        list[str] | None, typer.Option("--target", metavar="NAME", help="Only this target; may be repeated.")
-    ] = None,
+    target: Annotated[list[str] | None, opt("--target", "Only this target; may be repeated.", metavar="NAME")] = None,
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",

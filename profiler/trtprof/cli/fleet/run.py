@@ -10,6 +10,7 @@ import typer
 
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.cli import process
+from trtprof.cli.declared import opt
 from trtprof.cli.fleet import fleet
 from trtprof.cli.fleet.live import FleetLines
 from trtprof.cli.fleet.places import ManifestArgument, ShardOption, parse_shard
@@ -29,64 +30,44 @@ def run(
     manifest: ManifestArgument,
     output: Annotated[
         str,
-        typer.Option(
-            "--output",
-            "-o",
+        opt(
+            "--output -o",
+            "The folder of the fleet, or a URI such as s3://bucket/fleet; what is answered there is not asked again.",
+            "Result",
             metavar="FOLDER",
-            help="The folder of the fleet, or a URI such as s3://bucket/fleet; what is answered there is not asked "
-            "again.",
             show_default=False,
-            rich_help_panel="Result",
         ),
     ],
     shard: ShardOption = "",
-    retry: Annotated[
-        str, typer.Option("--retry", metavar="failed", help="Do cells that failed again, too.", rich_help_panel=_PANEL)
-    ] = "",
+    retry: Annotated[str, opt("--retry", "Do cells that failed again, too.", _PANEL, metavar="failed")] = "",
     workers: Annotated[
         int,
-        typer.Option(
+        opt(
             "--workers",
+            "Processes that predict; default: as many as cores and memory carry.",
+            _PANEL,
             metavar="N",
             min=0,
-            help="Processes that predict; default: as many as cores and memory carry.",
             show_default=False,
-            rich_help_panel=_PANEL,
         ),
     ] = 0,
     ray: Annotated[
         str,
-        typer.Option(
+        opt(
             "--ray",
+            "Execute the cells on a Ray cluster: the one that is found, or that at an address.",
+            _PANEL,
             metavar="auto|ADDRESS",
-            help="Execute the cells on a Ray cluster: the one that is found, or that at an address.",
-            rich_help_panel=_PANEL,
         ),
     ] = "",
     attempts: Annotated[
-        int,
-        typer.Option(
-            "--attempts", metavar="N", min=1, help="Try a cell so often whose worker dies.", rich_help_panel=_PANEL
-        ),
+        int, opt("--attempts", "Try a cell so often whose worker dies.", _PANEL, metavar="N", min=1)
     ] = 3,
     timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            metavar="S",
-            min=0.1,
-            help="What takes longer is ended, and has failed.",
-            rich_help_panel=_PANEL,
-        ),
+        float, opt("--timeout", "What takes longer is ended, and has failed.", _PANEL, metavar="S", min=0.1)
     ] = 3600.0,
     fail_on: Annotated[
-        str,
-        typer.Option(
-            "--fail-on",
-            metavar="failed",
-            help="Leave with exit code 1, all written, where a cell failed.",
-            rich_help_panel="Result",
-        ),
+        str, opt("--fail-on", "Leave with exit code 1, all written, where a cell failed.", "Result", metavar="failed")
     ] = "",
     format_name: FormatOption = "text",
     quiet: QuietOption = False,

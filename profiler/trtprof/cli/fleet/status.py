@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from trtprof.cli.declared import opt
 from trtprof.cli.fleet import fleet
 from trtprof.cli.fleet.live import FleetLines
 from trtprof.cli.options import command_of
@@ -21,8 +22,8 @@ _LOOK_S = 2.0
 def status(
     *,
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Of the fleet, or its URI.", show_default=False)],
-    watch: Annotated[bool, typer.Option("--watch", help="Look again until nothing is left.")] = False,
-    failures: Annotated[int, typer.Option("--failures", metavar="N", min=0, help="Failed cells to show.")] = 5,
+    watch: Annotated[bool, opt("--watch", "Look again until nothing is left.")] = False,
+    failures: Annotated[int, opt("--failures", "Failed cells to show.", metavar="N", min=0)] = 5,
     format_name: FormatOption = "text",
 ) -> None:
     """Say how far a fleet is: cells done, failed and left by target, and why cells failed.
