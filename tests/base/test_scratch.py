@@ -31,6 +31,7 @@ def test_a_scratch_folder_is_gone_afterwards_and_one_that_cannot_be_made_is_an_e
     assert _names(tmp_path) == ["file", "made"]
 
 
+@pytest.mark.process
 def test_a_folder_is_one_process_s_until_that_is_killed(tmp_path: Path) -> None:
     read, write = os.pipe()
     child = os.fork()

@@ -5,12 +5,9 @@ Whatever happens, the file that was given stays as it was.
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +23,6 @@ from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import H100, ROOT, needs_captures
 from tests.fakes.trace_factory import COPIES, KERNELS, NVTX, SETS, Layer, Process, Work, write_trace
 from trtprof.capture.nsys import _find as _nsys_find
-from trtprof.capture.nsys import _process as _nsys_process
-from trtprof.capture.nsys import record as nsys
 from trtprof.capture.nsys.trace import read_trace
 from trtprof.cli import analyze as command
 from trtprof.cli import app
@@ -36,7 +31,6 @@ from trtprof.engine.inspector import read_layer_info
 assert command.analyze is not None  # importing it registers the command
 
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
-NEWER = "Exportation error: Version number is invalid: 2027@1@4@54-234433681190v0"
 ITERATIONS = 5
 
 
@@ -155,23 +149,6 @@ def test_a_capture_that_cannot_be_used(
     assert (capture.read_bytes() if capture.exists() else None) == before
 
 
-def test_a_folder_is_no_capture(tmp_path: Path) -> None:
-    refused(trtprof("--nsys", tmp_path), 2, "is a folder")
-    folder = tmp_path / "a.nsys-rep"
-    folder.mkdir()
-    refused(trtprof("--nsys", folder), 2, "is a folder")
-
-
-def test_a_capture_that_is_being_written(capture: Path) -> None:
-    writer = sqlite3.connect(capture, isolation_level=None)
-    writer.execute("BEGIN EXCLUSIVE")
-    try:
-        refused(trtprof("--nsys", capture), 2, "is being written")
-    finally:
-        writer.close()
-    assert told("--nsys", capture)["latency"]["n"] == ITERATIONS
-
-
 # --- reports of nsys ------------------------------------------------------------------------
 
 
@@ -190,50 +167,10 @@ def test_an_export_beside_the_report_needs_no_nsys(report: Path, capture: Path) 
     assert told(report)["latency"]["n"] == ITERATIONS
 
 
-@pytest.mark.parametrize(("name", "code", "words"), [("empty", 2, "is empty"), ("none", 3, "there is no file")])
-def test_a_report_that_is_none_is_said_before_nsys_is_missed(report: Path, name: str, code: int, words: str) -> None:
-    other = report.with_stem(name)
-    if name == "empty":
-        other.touch()
-    refused(trtprof("--nsys", other), code, words)
-
-
 def test_a_report_is_exported_and_analysed(report: Path, capture: Path, fake: FakeNsys) -> None:
     shutil.copyfile(capture, fake.folder / "export.sqlite")
     assert told("--nsys", report, "--layers", PLAN)["coverage"]["unattributed"] == 0
     assert left(report) == ["run.nsys-rep", "run.sqlite"]
-
-
-@pytest.mark.parametrize(
-    ("message", "code", "words"),
-    [
-        (NEWER, 3, "made by a newer nsys (2027.1.4.54)"),
-        ("Exportation error: Section Table Reference magic number mismatch.", 2, "cut off"),
-        ("Exportation error: Cannot read from stream.", 2, "no report of Nsight Systems"),
-        ("Exportation error: No space left on device", 5, "the disk is full"),
-        ("Exportation error: database or disk is full", 5, "the disk is full"),
-    ],
-)
-def test_an_export_that_nsys_refuses(message: str, code: int, words: str, report: Path, fake: FakeNsys) -> None:
-    fake.behave(fails="refuse", message=[message])
-    refused(trtprof("--nsys", report), code, words)
-    assert left(report) == ["run.nsys-rep"]
-
-
-def test_an_export_that_is_cut_off_by_a_full_disk(report: Path, fake: FakeNsys) -> None:
-    fake.behave(cut=50)
-    refused(trtprof("--nsys", report), 5, "as on a full disk")
-    assert left(report) == ["run.nsys-rep"]
-
-
-def test_an_nsys_that_hangs_or_is_killed(report: Path, fake: FakeNsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_nsys_process, "_GRACE_S", 0.3)
-    monkeypatch.setattr(nsys, "export_sqlite", functools.partial(nsys.export_sqlite, timeout_s=0.5))
-    fake.behave(fails="hang")
-    refused(trtprof("--nsys", report), 5, "did not end within 0.5 s")
-    fake.behave(fails="killed")
-    refused(trtprof("--nsys", report), 5, "SIGKILL")
-    assert left(report) == ["run.nsys-rep"]
 
 
 # --- captures that lack something -----------------------------------------------------------
@@ -260,34 +197,7 @@ def test_without_the_table_of_gpus_one_must_be_named(capture: Path) -> None:
     assert said(told("--nsys", capture), "the file does not describe GPU 0")
 
 
-def test_kernels_before_their_launch_are_less_sure(capture: Path) -> None:
-    with changing(capture) as database:
-        database.execute(f'UPDATE {KERNELS} SET start = start - 10000000, "end" = "end" - 10000000')  # noqa: S608
-    found = told("--nsys", capture)
-    assert said(found, "kernels start before their launch")
-    assert found["coverage"]["exact"] == 0
-    assert found["coverage"]["inferred"] == pytest.approx(1.0)
-
-
-def test_correlation_ids_of_two_processes_are_kept_apart(capture: Path) -> None:
-    write_trace(capture, [PROCESS, PROCESS._replace(pid=112)])
-    found = told("--nsys", capture)
-    assert found["coverage"]["exact"] == pytest.approx(1.0)
-    assert {kernel["count"] for layer in found["layers"] for kernel in layer["kernels"]} == {2 * ITERATIONS}
-    # Without the process of a kernel nothing tells whose call it was.
-    write_trace(capture, [PROCESS, PROCESS._replace(pid=112)], without_columns=["globalPid"])
-    found = told("--nsys", capture)
-    assert found["coverage"]["unattributed"] == pytest.approx(1.0)
-    assert {kernel["confidence"] for kernel in kernels_of(found)} == {"none"}
-
-
 # --- CSVs of nsys stats ---------------------------------------------------------------------
-
-
-def test_a_csv_by_name_or_by_content_is_the_same(capture: Path, tmp_path: Path) -> None:
-    for name in ("nvtx_kern_sum", "cuda_gpu_kern_sum", "cuda_gpu_trace"):
-        path = write_stats(read_trace(capture), name, tmp_path / f"run_{name}.csv")
-        assert told("--nsys", path, "--layers", PLAN) == told(path, PLAN)
 
 
 def test_the_gpu_of_a_trace_is_told(capture: Path, tmp_path: Path) -> None:
@@ -306,25 +216,6 @@ def test_the_number_of_inferences_may_be_said(capture: Path, tmp_path: Path) -> 
     refused(trtprof(capture, "--inferences", "5"), 2, "--inferences is of no use here")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("a,b\n1,2\n", "is no kernel summary of nsys stats"),
-        ("Time (%),Total Time (ns),Num Calls,Name\n1,2,3,cudaMalloc\n", "is no kernel summary of nsys stats"),
-        ("Time (%),Total Time (ns),Instances,Name\n", "holds no kernels"),
-        ("Time (%),Total Time (ns),Instances,Name\n1,2,3\n", "is cut short or broken"),
-        ("Start (ns),Duration (ns),CorrId,Name\n1,2\n", "is cut short or broken"),
-        ("", "is empty"),
-    ],
-)
-def test_a_csv_that_is_none_of_nsys(text: str, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(text)
-    refused(trtprof(path), 2, words)
-    refused(trtprof("--nsys", path), 2, words)
-    assert path.read_text() == text
-
-
 @needs_captures
 def test_the_sums_that_a_colleague_mails() -> None:
     done = trtprof(H100.with_name(f"{H100.stem}__cuda_gpu_kern_sum.csv"), "--gpu", "h100-sxm5")
@@ -333,13 +224,3 @@ def test_the_sums_that_a_colleague_mails() -> None:
     assert "of 41 layers" in done.stdout
     assert "gemm xmma sm80 128x128x8" in done.stdout
     assert "sums of kernels alone" in " ".join(done.stdout.split())
-
-
-def test_a_capture_without_a_model_needs_no_onnx(capture: Path) -> None:
-    code = (
-        "import sys; from trtprof.cli import load_commands, app; load_commands(); "
-        "app(sys.argv[1:], standalone_mode=False); print('onnx' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code, "analyze", "--nsys", str(capture), "--gpu", "rtx-4090"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "False"

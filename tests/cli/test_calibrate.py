@@ -23,7 +23,6 @@ from trtprof.hardware.cuda import calibrate as cuda_calibrate
 from trtprof.hardware.cuda import kernel_times
 from trtprof.hardware.cuda._exchange import KernelShape
 from trtprof.hardware.cuda.kernel_times import KernelTimes
-from trtprof.report import render
 
 FIXED = msgspec.structs.replace(
     fixed_ceilings(),
@@ -111,24 +110,6 @@ def test_nothing_kept_is_said_with_the_command_that_mends_it() -> None:
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--device", "tpu"), "there is no device 'tpu'"),
-        (("--device", "gpu:x"), "there is no device 'gpu:x'"),
-        (("--format", "xml"), "no format 'xml'"),
-        (("--threads", "-1"), "-1"),
-        (("--show", "--seconds", "3"), "--show and --seconds"),
-        (("--seconds", "-1"), "--seconds"),
-    ],
-)
-def test_bad_options_are_refused_before_anything_is_measured(arguments: tuple[str, ...], message: str) -> None:
-    done = trtprof("calibrate", *arguments)
-    assert done.exit_code == 2
-    assert message in done.stderr
-    assert "measuring" not in done.stderr
-
-
 def test_a_gpu_that_is_not_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "gpus", lambda: ((), "no NVIDIA driver is installed here"))
     done = trtprof("calibrate", "--device", "gpu:0")
@@ -138,18 +119,6 @@ def test_a_gpu_that_is_not_there_is_one_clear_error(monkeypatch: pytest.MonkeyPa
     done = trtprof("calibrate", "--device", "gpu:1")
     assert done.exit_code == 3
     assert "the driver sees gpu:0 NVIDIA Fake 4090" in done.stderr
-
-
-def test_the_kept_ceilings_of_a_gpu_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml, "gpus", lambda: ((GPU,), ""))
-    missing = trtprof("calibrate", "--device", "gpu", "--show")
-    assert missing.exit_code == 3
-    assert "fix: trtprof calibrate --device gpu:0" in missing.stderr
-    kept = msgspec.structs.replace(FIXED, device=GPU.name, threads=0)
-    store.of_gpu(GPU).write(kept, lambda _: None)
-    done = trtprof("calibrate", "--device", "gpu:0", "--show")
-    assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("NVIDIA Fake 4090\nmeasured 2026-01-01")
 
 
 def test_a_gpu_is_measured_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,22 +184,3 @@ def predicted(*more: str) -> Any:
     assert done.exit_code == 0, done.output
     (gpu,) = json.loads(done.stdout)["gpus"]
     return gpu
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_no_line_but_the_path_is_wider_than_the_terminal(width: int) -> None:
-    hostile = Measurement(value=1e9, unit="B/s", what="x" * 300 + "\x1b[31m", repeats=2, spread=0.1, threads=2)
-    ceilings = msgspec.structs.replace(FIXED, measurements={**FIXED.measurements, "dram read": hostile})
-    lines = render(document(ceilings, kept_in="/" + "folder/" * 30), width=width).splitlines()
-    assert max(len(line) for line in lines[:-1]) <= width
-    assert lines[-1].endswith("folder/folder/")
-    assert not any("\x1b" in line for line in lines)
-
-
-def test_the_document_reads_back() -> None:
-    made = document(kept_in="there", age_days=3)
-    assert msgspec.json.decode(render(made, "json"), type=CeilingsDocument) == made
-    text = render(document(age_days=1))
-    assert "(1 day ago)" in text
-    assert text.endswith("not kept\n")
-    assert "unknown: the system does not tell it" in render(document(fixed_ceilings()))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
-from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.errors import UsageError
 from trtprof.cli.engine_trust import allow_engine
 
 RTX = b"vtrt".ljust(16, b"\0") + (32).to_bytes(8, "little") + bytes([1, 7, 1, 116]) + b"\0" * 4
@@ -61,11 +59,6 @@ def test_a_terminal_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, an
             allow_engine(path, trust=False)
 
 
-def test_trust_is_told_what_it_trusts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    allow_engine(str(engine(tmp_path, PLAN)), trust=True)
-    assert "was made elsewhere: by a TensorRT that its header does not name" in capsys.readouterr().err
-
-
 def test_what_trtprof_built_itself_needs_no_leave(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "cache" / "engines" / "gemv-1" / "engine.plan"
     kept.parent.mkdir(parents=True)
@@ -76,32 +69,6 @@ def test_what_trtprof_built_itself_needs_no_leave(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().err == ""
     with pytest.raises(UsageError):
         allow_engine(str(engine(tmp_path, PLAN + b"\1")), trust=False)
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "words"),
-    [
-        (lambda _: None, MissingError, "check the path of --loadEngine"),
-        (lambda path: path.mkdir(), UsageError, "is a folder"),
-        (os.mkfifo, UsageError, "is a pipe"),
-        (lambda path: path.write_bytes(b"PK\3\4" * 20), UsageError, "no TensorRT engine"),
-        (lambda path: path.write_bytes(b""), UsageError, "no TensorRT engine"),
-        (lambda path: path.write_bytes(RTX[:-2]), UsageError, "cut off"),
-    ],
-)
-def test_what_is_no_engine_is_not_asked_about(tmp_path: Path, make: Any, error: type[Exception], words: str) -> None:
-    path = tmp_path / "x.engine"
-    make(path)
-    with pytest.raises(error, match=words):
-        allow_engine(str(path), trust=True)
-
-
-def test_the_name_of_the_file_steers_no_terminal(tmp_path: Path) -> None:
-    path = tmp_path / "a\x1b[2J\u202e.engine"
-    path.write_bytes(PLAN)
-    done = trtprof("build", "--loadEngine", path)
-    assert done.exit_code == 2
-    assert not {"\x1b", "\u202e"} & set(done.stderr)
 
 
 def test_it_is_refused_in_one_error(tmp_path: Path) -> None:

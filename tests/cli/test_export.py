@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.command_line import refused, trtprof
-from tests.fakes.support import SAMPLES
 from trtprof.base import run_folder
-from trtprof.source.load import graph_inputs, load_model
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 needs_torch = pytest.mark.skipif(
@@ -21,7 +19,6 @@ needs_torch = pytest.mark.skipif(
     reason="torch or onnxscript is not installed: pip install 'trtprof[export]'",
 )
 QUICK = ["--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3"]
-GEMV = str(SAMPLES / "gemv.onnx")
 
 NETS = """
 import torch
@@ -67,43 +64,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["export", "run", "inspect"])
-def test_without_torch_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch, command: str, folder: Path) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    error = refused(trtprof(command, "cli_nets:made", "--shapes", "x:1x8"), 3)
-    assert "fix: pip install 'trtprof[export]'" in error
-    assert [file.name for file in folder.iterdir()] == ["cli_nets.py"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["export", GEMV], "names no PyTorch module"),
-        (["export", "model.onnx"], "package.module:factory"),
-        (["export", "cli_nets.py"], "cli_nets.py:<factory>"),
-        (["run", "cli_nets.py"], "cli_nets.py:<factory>"),
-        (["export", "cli_nets:made", "--fp16", "--bf16"], "one precision is possible here, not fp16 and bf16"),
-        (["export", "cli_nets:made", "--dtype", "int8"], "no model is exported as int8"),
-        (["export", "cli_nets:made", "--dtype", "tf32"], "chosen where the model runs"),
-        (["export", "cli_nets:made", "--dtype", "half"], "--dtype half is not known"),
-        (["inspect", GEMV, "--fp16"], "--engine --dtype fp16 shows such an engine"),
-        (["export", "cli_nets:made", "--shapes", "x:a"], "--shapes"),
-        (["export", "cli_nets:made", "--dtypes", "x"], "--dtypes"),
-        (["export", "cli_nets:made", "--dynamic", "batch"], "--dynamic"),
-        (["export", "cli_nets:made", "--factory-arg", "width"], "--factory-arg"),
-        (["inspect", GEMV, "--dtypes", "x:int64"], "--dtypes is not for"),
-        (["inspect", GEMV, "--dynamic", "0=batch"], "--dynamic is not for"),
-        (["run", GEMV, "--factory-arg", "a=1"], "--factory-arg is not for"),
-        (["inspect", "nowhere/model.onnx"], "no such file"),
-    ],
-)
-def test_the_command_line_is_checked_before_torch_is_wanted(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert words in refused(trtprof(*arguments), 2)
-
-
 def test_what_is_there_is_kept_without_force(folder: Path) -> None:
     (folder / "made.onnx").write_text("precious")
     assert "made.onnx exists" in refused(trtprof("export", "cli_nets:made", "--shapes", "x:1x8"), 2)
@@ -111,6 +71,7 @@ def test_what_is_there_is_kept_without_force(folder: Path) -> None:
 
 
 @needs_torch
+@pytest.mark.nightly
 def test_torch_is_imported_only_to_export() -> None:
     code = (
         "import sys\nimport trtprof.cli.export, trtprof.flows.export, trtprof.source.export\n"
@@ -136,28 +97,6 @@ def test_export_prints_the_model_and_talks_on_stderr(folder: Path) -> None:
     assert talk[1].startswith("export ")
     assert talk[2:] == ["wrote made.onnx", "next: trtprof run made.onnx --shapes x:1x8"]
     assert sorted(file.name for file in folder.iterdir() if file.is_file()) == ["cli_nets.py", "made.onnx"]
-
-
-@needs_torch
-def test_quiet_prints_the_file_alone(folder: Path) -> None:
-    done = trtprof("export", "-q", f"{folder}/cli_nets.py:ready", "-o", "model.onnx")
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "model.onnx\n", "")
-    (tensor,) = graph_inputs(load_model("model.onnx").proto)
-    assert (tensor.dtype, tensor.shape) == ("int64", (1, 5))
-    assert trtprof("export", "-q", "cli_nets:ready", "-o", "model.onnx", "--force").exit_code == 0
-
-
-@needs_torch
-def test_inspect_takes_a_spec(folder: Path) -> None:
-    done = trtprof("inspect", "cli_nets:made", "--shapes", "x:3x8", "--format", "json")
-    assert done.exit_code == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["total"]["tensor_flops"] == 2 * 3 * 8 * 4
-    assert found["model"]["name"] == "made"
-    assert found["model"]["path"] == "cli_nets:made"
-    assert found["model"]["inputs"][0]["shape"] == [3, 8]
-    assert any(note.startswith("exported from cli_nets:made with torch ") for note in found["model"]["assumptions"])
-    assert [file.name for file in folder.iterdir() if file.is_file()] == ["cli_nets.py"]
 
 
 @needs_torch
@@ -188,36 +127,3 @@ def test_run_takes_a_spec_to_the_end_and_resumes(folder: Path) -> None:
     named = trtprof(*arguments[:-10], *QUICK)
     assert named.exit_code == 0, named.stderr
     assert [path.name.startswith("made-") for path in (folder / "reports").iterdir()] == [True]
-
-
-@needs_torch
-@pytest.mark.parametrize(
-    ("spec", "code", "words"),
-    [
-        ("cli_nets:broken", 2, "ValueError: no checkpoint (cli_nets.py:"),
-        ("cli_nets:nothing", 2, "has no 'nothing'"),
-        ("no_such_module:make", 2, "there is no module 'no_such_module'"),
-        ("cli_nets:branchy", 4, "cannot be captured by torch.export"),
-    ],
-)
-@pytest.mark.parametrize("command", ["export", "inspect"])
-def test_errors_of_the_users_code_are_one_message(folder: Path, command: str, spec: str, code: int, words: str) -> None:
-    assert words in refused(trtprof(command, spec, "--shapes", "x:2x8"), code)
-    assert [file.name for file in folder.iterdir() if file.is_file()] == ["cli_nets.py"]
-
-
-@needs_torch
-def test_debug_keeps_the_users_traceback() -> None:
-    done = trtprof("export", "cli_nets:broken", TRTPROF_DEBUG="1")
-    assert isinstance(done.exception, Exception)
-    assert isinstance(done.exception.__cause__, ValueError)
-
-
-@needs_torch
-def test_ctrl_c_leaves_nothing_behind(folder: Path) -> None:
-    (folder / "cli_slow.py").write_text("def make():\n    raise KeyboardInterrupt\n")
-    done = trtprof("export", "cli_slow:make", "--shapes", "x:1")
-    assert done.exit_code == 130
-    assert done.stderr.endswith("stopped by Ctrl-C\n")
-    assert sorted(file.name for file in folder.iterdir() if file.is_file()) == ["cli_nets.py", "cli_slow.py"]
-    assert not list(folder.glob(".*"))

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.fakes import fleets
 from tests.fakes.command_line import refused, trtprof
-from tests.fakes.fleet_comparison_factory import cell_of, changed, week
-from trtprof.base.records import SCHEMA_VERSION, FleetComparison, FleetRow
+from tests.fakes.fleet_comparison_factory import cell_of, week
+from trtprof.base.records import SCHEMA_VERSION, FleetRow
 from trtprof.flows.fleet.cells import Asked, AskedModel, AskedTarget
 from trtprof.flows.fleet.store import Store
-from trtprof.report import formats_of
-
-SUFFIXES = [each.suffix for each in formats_of(FleetComparison)]
 
 
 def fleet_at(folder: Path, rows: Sequence[FleetRow], asked: Sequence[FleetRow] | None = None) -> Path:
@@ -73,35 +67,6 @@ def test_what_cannot_be_decided_is_its_own_answer(folders: tuple[Path, Path], op
     assert ("counts as failed" in done.stderr) == bool(code)
 
 
-def test_files_are_written_by_their_suffix(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    paths = [tmp_path / f"week{suffix}" for suffix in SUFFIXES]
-    done = trtprof("fleet", "compare", *folders, *(word for path in paths for word in ("-o", path)))
-    assert done.exit_code == 0, done.output
-    starts = {".json": b"{", ".md": b"### ", ".html": b"<!doctype html>", ".parquet": b"PAR1", ".junit.xml": b"<?xml"}
-    for suffix, path in zip(SUFFIXES, paths, strict=True):
-        assert path.read_bytes().startswith(starts.get(suffix, b""))
-    found = msgspec.json.decode((tmp_path / "week.json").read_bytes(), type=FleetComparison)
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "week.csv").read_text(encoding="utf-8"))))
-    assert [row["answer"] for row in rows] == [cell.answer for cell in found.cells]
-    assert {"slower", "vanished", "not answered"} <= found.counts.keys()
-
-
-def test_one_folder_at_two_versions(tmp_path: Path) -> None:
-    old = [row for row in fleets.rows(2, 1, fails=0.0) if row.verb == "predict"]
-    new = [changed(row, trtprof="0.2.0", key=fleets.digest(row.key), bound_ns=(row.bound_ns or 0) + 1) for row in old]
-    # An older content of a model, which is not asked any more.
-    other = changed(old[0], key=fleets.digest("older"), bound_ns=1, started="2000-01-01T00:00:00Z")
-    folder = fleet_at(tmp_path / "fleet", [*old[1:], other, old[0], *new], asked=new)
-    done = trtprof("fleet", "compare", f"{folder}@0.1.0", folder, "--format", "json", "--gate", "bound>0%")
-    assert done.exit_code == 1, done.output
-    found = msgspec.json.decode(done.stdout, type=FleetComparison)
-    assert found.counts == {"estimate rose": len(old)}
-    assert {cell.causes for cell in found.cells} == {("trtprof",)}
-    assert found.before.folder.endswith("fleet@0.1.0")
-    assert found.before.trtprof == ("0.1.0",)
-    assert "it has rows of: 0.1.0, 0.2.0" in refused(trtprof("fleet", "compare", f"{folder}@0.3.0", folder))
-
-
 @pytest.mark.parametrize(("arguments", "words"), [
     (["--gate", "failed"], "looks cut off"), (["--gate", "lost>3%"], "known quantities: latency"),
     (["--inconclusive", "no"], "--inconclusive no is not known"), (["--format", "xlsx"], "has no format"),
@@ -109,8 +74,3 @@ def test_one_folder_at_two_versions(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_mistakes_are_one_clear_error(folders: tuple[Path, Path], arguments: list[str], words: str) -> None:
     refused(trtprof("fleet", "compare", *folders, *arguments), 2, words)
-
-
-def test_what_is_no_fleet_is_told(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    refused(trtprof("fleet", "compare", folders[0], tmp_path), 3, "is no folder of a fleet")
-    refused(trtprof("fleet", "compare", folders[0], tmp_path / "none"), 3)

@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import fleets
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
-from trtprof.cli import completion
-from trtprof.flows import fleet as flow
-from trtprof.flows.fleet.store import Store
 
 SAMPLE = SAMPLES / "fleet.toml"
 
@@ -39,34 +35,6 @@ def test_a_shard_and_a_folder_go_on_into_the_next_command(tmp_path: Path) -> Non
     assert found["folder"] == str(tmp_path / "my fleet")
     assert done.stderr == f"next: trtprof fleet run {SAMPLE} -o '{tmp_path / 'my fleet'}' --shard 2/3\n"
     assert not (tmp_path / "my fleet").exists()
-
-
-def test_where_nothing_is_left_the_report_comes_next(tmp_path: Path) -> None:
-    manifest, place = tmp_path / "fleet.toml", tmp_path / "fleet"
-    manifest.write_text(f'[[models]]\nfiles = "{SAMPLES}/gemv.onnx"\n[[targets]]\ngpu = "l4"\n')
-    _, expanded = flow.plan(manifest)
-    store = Store(str(place), "me")
-    store.keep(expanded.asked, expanded.cells)
-    store.put([fleets.row(cell, fails=0) for cell in expanded.cells])
-    done = trtprof("fleet", "plan", manifest, "-o", place)
-    assert "1 done, 0 failed, 0 left" in done.stdout
-    assert done.stderr == f"next: trtprof fleet report {place}\n"
-
-
-def test_files_are_told_from_the_folder_by_their_suffix(tmp_path: Path) -> None:
-    page, folder = tmp_path / "plan.html", tmp_path / "fleet"
-    done = trtprof("fleet", "plan", SAMPLE, "-o", folder, "-o", page)
-    assert done.exit_code == 0, done.output
-    assert f"wrote {page}" in done.stderr
-    assert "sample models" in page.read_text()
-    assert "exists and will not be overwritten" in refused(trtprof("fleet", "plan", SAMPLE, "-o", page))
-    assert "says no format" in refused(trtprof("fleet", "plan", SAMPLE, "-o", tmp_path / "plan.pdf"))
-    assert "-o names 2 folders" in refused(trtprof("fleet", "plan", SAMPLE, "-o", "a", "-o", "b"))
-
-
-@pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "1/0", "-1/3"])
-def test_a_part_that_is_none_is_refused(shard: str) -> None:
-    assert f"--shard {shard} is no part" in refused(trtprof("fleet", "plan", SAMPLE, f"--shard={shard}"))
 
 
 def test_every_mistake_is_told_with_its_line_and_no_traceback(tmp_path: Path) -> None:
@@ -96,20 +64,3 @@ def test_an_option_of_cells_is_led_to_the_manifest() -> None:
     said = refused(trtprof("fleet", "plan", SAMPLE, "--warmUp", "3"))
     assert "in the manifest: options = { warmup = ... }" in said
     assert "--useSpinWait is not taken by trtprof fleet plan" in refused(trtprof("fleet", "plan", "--useSpinWait"))
-
-
-def test_help_leads_to_commands_of_a_group() -> None:
-    assert "Say what a manifest asks" in trtprof("help", "fleet", "plan").stdout
-    assert "plan" in trtprof("help", "fleet").stdout
-    assert "there is no term 'fleet nothing'" in refused(trtprof("help", "fleet", "nothing"))
-
-
-def test_the_shell_offers_manifests_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(SAMPLE, tmp_path / "my.toml")
-    (tmp_path / "pyproject.toml").write_text("[project]\n")
-    (tmp_path / "models").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert completion.manifests("") == ["models/", "my.toml"]
-    assert completion.manifests("m") == ["models/", "my.toml"]
-    assert completion.manifests(f"{tmp_path}/my") == [f"{tmp_path}/my.toml"]
-    assert completion.manifests("nowhere/x") == []

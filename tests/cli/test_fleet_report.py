@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -41,29 +40,3 @@ def test_a_page_links_runs_from_where_it_is(folder: Path, tmp_path: Path) -> Non
     other = tmp_path / "y.html"
     assert trtprof("fleet", "report", folder, "-o", other).exit_code == 0
     assert f"/a%20fleet/{ran.run}" in other.read_text("utf-8")
-
-
-def test_it_is_narrowed_and_limited(folder: Path) -> None:
-    asked = ("--model", "*_0001", "--target", "l4", "--target", "t4", "--limit", "1 ns", "--format", "json")
-    found = json.loads(trtprof("fleet", "report", folder, *asked).stdout)
-    assert found["limit_ns"] == 1
-    assert {one["target"] for one in found["answers"]} == {"l4", "t4"}
-    assert [one["why"].split(";")[0] for one in found["best"]] == ["none keeps to 1.00 ns at every size"]
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "told"),
-    [
-        (["--limit", "fast"], 2, "--limit fast is no time"),
-        (["--limit", "0 ms"], 2, "--limit 0 ms is no time"),
-        (["--target", "h200"], 2, "the fleet has no target h200"),
-        (["--tag", "none of it"], 2, "no cell of the fleet"),
-        (["--format", "svgz"], 2, "no format"),
-    ],
-)
-def test_mistakes_are_told(folder: Path, words: list[str], code: int, told: str) -> None:
-    refused(trtprof("fleet", "report", folder, *words), code, told)
-
-
-def test_no_fleet_is_told(tmp_path: Path) -> None:
-    refused(trtprof("fleet", "report", tmp_path), 3, "is no folder of a fleet")

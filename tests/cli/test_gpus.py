@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -73,27 +72,6 @@ def test_the_table_is_sorted_and_the_absence_of_a_gpu_is_talk() -> None:
     assert "? weak" in done.stdout
 
 
-@pytest.mark.parametrize("columns", [60, 70, 80, 100, 120])
-@pytest.mark.parametrize("names", [(), ("ampere",), ("ampere", "ada", "center")])
-def test_text_fits_the_terminal(columns: int, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml, "gpus", lambda: ((LIVE,), ""))
-    done = trtprof("gpus", *names, COLUMNS=str(columns))
-    assert done.exit_code == 0
-    assert max(map(len, done.stdout.splitlines())) <= columns
-    assert "..." not in done.stdout  # nothing is cut: columns are left out, prose is wrapped
-    assert done.stdout.isascii()
-
-
-def test_columns_left_out_are_named() -> None:
-    narrow = trtprof("gpus", COLUMNS="60").stdout
-    wide = trtprof("gpus", COLUMNS="120").stdout
-    hidden = " ".join(narrow.split()).split("not shown: ")[1].split(" (--format csv")[0].split(", ")
-    shown = set(narrow.splitlines()[0].split())
-    assert shown.isdisjoint(hidden)
-    assert set(wide.splitlines()[0].split()) <= shown | set(hidden)
-    assert {"gpu", "DRAM", "fp32", "fp16"} <= shown
-
-
 @pytest.mark.parametrize(
     ("arguments", "slugs"),
     [
@@ -112,32 +90,6 @@ def test_filters(arguments: list[str], slugs: list[str]) -> None:
     assert listed(*arguments) == slugs
 
 
-def test_an_empty_choice_is_said() -> None:
-    done = trtprof("gpus", "--class", "datacenter", "--dtype", "fp8")
-    assert (done.exit_code, done.stdout) == (0, "no GPU of the list has all of that\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--arch", "Fermi"], ["no GPU has --arch Fermi", "Ada, Ampere"]),
-        (["--cc", "3.5"], ["no GPU has --cc 3.5", "8.0, 8.6, 8.9"]),
-        (["--class", "gaming"], ["no GPU has --class gaming", "datacenter, geforce"]),
-        (["--dtype", "fp7"], ["no GPU has --dtype fp7", "tf32"]),
-        (["--format", "yaml"], ["gpus has no format 'yaml'", "csv, html, json, markdown, parquet, text"]),
-        (["nonesuch"], ["no GPU is called 'nonesuch'"]),
-        (["nonesuch.toml"], ["nonesuch.toml"]),
-        (["ada", "--class", "geforce"], ["named and filtered"]),
-    ],
-)
-def test_bad_requests_say_what_why_and_how(arguments: list[str], words: list[str]) -> None:
-    done = trtprof("gpus", *arguments)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    for word in (*words, "error: ", "  why: ", "  fix: "):
-        assert word in done.stderr
-
-
 def test_one_gpu_in_full() -> None:
     done = trtprof("gpus", "ampere")
     assert done.exit_code == 0
@@ -152,26 +104,6 @@ def test_one_gpu_in_full() -> None:
     assert "fp32 39.2" in " ".join(text.split())  # 29.77 TFLOP/s over 0.76 TB/s
     assert "1.86 T of exp" in text  # 68 SMs x 16 a clock x 1.71 GHz
     assert text.endswith("note:\n  the 12 GB board has 70 SMs\n")
-
-
-def test_a_toml_path_is_a_name(tmp_path: Path) -> None:
-    original = Path(gpus.__file__).with_name("specs") / "rtx-4090.toml"
-    own = tmp_path / "my-gpu.toml"
-    own.write_text(original.read_text(encoding="utf-8"), encoding="utf-8")
-    assert listed(str(own)) == ["my-gpu"]
-    assert str(own) in trtprof("gpus", str(own), COLUMNS="120").stdout.replace("\n        ", "")
-
-
-def test_several_are_compared_with_the_first() -> None:
-    done = trtprof("gpus", "ampere", "ada", "ampere")
-    assert done.exit_code == 0
-    lines = done.stdout.splitlines()
-    assert lines[0].split() == ["ampere", "ada"]
-    rows = {line[:24].strip(): line for line in lines}
-    assert rows["SMs"].split() == ["SMs", "68", "128", "x1.88"]
-    assert rows["power"].split()[1:] == ["320", "W?", "300", "W", "x0.94"]
-    assert rows["fp8 tensor cores (fp32)"].split()[-3:] == ["-", "330.3", "TFLOP/s"]
-    assert rows["fp32 ridge"].split()[-2:] == ["39.2", "81.9"]
 
 
 def test_json_is_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,33 +123,6 @@ def test_json_is_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "fp8e4m3fn tensor cores (fp32)" not in compared.gpus[1].relative
 
 
-def test_csv_has_every_figure_exactly() -> None:
-    rows = {row["slug"]: row for row in csv.DictReader(io.StringIO(trtprof("gpus", "--format", "csv").stdout))}
-    assert list(rows) == ["center", "ada", "ampere"]
-    for spec in (ADA, AMPERE, CENTER):
-        row = rows[spec.slug]
-        assert float(row["dram_bytes_per_s"]) == spec.dram_bytes_per_s.value
-        assert float(row["tensor_fp16_fp32_per_s"]) == spec.tensor_flops_per_s["fp16"]["fp32"].value
-        assert float(row["cuda_fp32_per_s"]) == spec.vector_flops_per_s["fp32"].value
-    assert rows["ampere"]["tensor_fp8e4m3fn_fp32_per_s"] == ""
-    assert "tdp_w" in rows["ampere"]["weak"].split(";")
-    assert "tdp_w" not in rows["ada"]["weak"].split(";")
-    columns = list(rows["ada"])
-    assert columns[-3:] == ["weak", "derived", "note"]
-    assert columns.index("tensor_mhz") < columns.index("cuda_fp32_per_s") < columns.index("tensor_fp8e5m2_fp32_per_s")
-
-
-@pytest.mark.parametrize("names", [(), ("ampere",), ("ampere", "ada")])
-def test_markdown_tables_are_whole(names: tuple[str, ...]) -> None:
-    lines = trtprof("gpus", *names, "--format", "markdown").stdout.splitlines()
-    tables = [table.splitlines() for table in "\n".join(lines).split("\n\n") if table.startswith("|")]
-    assert tables
-    for table in tables:
-        assert len({line.count("|") for line in table}) == 1
-        assert set(table[1]) <= {"|", " ", "-", ":"}
-    assert any("39.2" in line for line in lines)
-
-
 def test_the_gpus_here_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     odd = msgspec.structs.replace(LIVE, index=1, name="NVIDIA nobody", compute_capability="99.0", slice=2)
     monkeypatch.setattr(nvml, "gpus", lambda: ((LIVE, odd), "GPU 2 cannot be read: GPU is lost"))
@@ -231,20 +136,6 @@ def test_the_gpus_here_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[3] == "  driver 580.95.05 (CUDA 13.0), ECC off, 25.8 GB of memory"
     assert lines[4] == "GPU 1.2  NVIDIA nobody"
     assert "99.0" in lines[5] or "no datasheet" in lines[5]
-
-
-def test_doctor_names_the_gpus_or_says_why_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gpu_lines() -> list[str]:
-        done = trtprof("doctor", COLUMNS="120")
-        assert done.exit_code == 0
-        return [line for line in done.stdout.splitlines() if line.startswith("gpu ")]
-
-    assert gpu_lines() == [f"gpu          none: {WHY}"]
-    monkeypatch.setattr(nvml, "gpus", lambda: ((LIVE,), "GPU 1 cannot be read: GPU is lost"))
-    assert gpu_lines() == [
-        "gpu 0        NVIDIA ada, compute capability 8.9, 128 SMs, driver 580.95.05, CUDA 13.0",
-        "gpu          GPU 1 cannot be read: GPU is lost",
-    ]
 
 
 def test_what_others_measured_is_a_column_a_line_and_in_the_documents() -> None:
@@ -266,10 +157,3 @@ def test_what_others_measured_is_a_column_a_line_and_in_the_documents() -> None:
     assert measured["product", "16 bits"]["measured"] == ["bf16"]
     rows = list(csv.DictReader(io.StringIO(trtprof("gpus", "l40s", "--format", "csv").stdout)))
     assert "attention in fp8: " in rows[0]["measured"]
-
-
-def test_an_architecture_that_nobody_measured_has_no_expectations(monkeypatch: pytest.MonkeyPatch) -> None:
-    kepler = msgspec.structs.replace(ADA, architecture="Kepler", slug="kepler")
-    monkeypatch.setattr(gpus, "specs", lambda: {"kepler": kepler})
-    lines = trtprof("gpus", COLUMNS="80").stdout.splitlines()
-    assert lines[2].split()[lines[0].split().index("known")] == "-"

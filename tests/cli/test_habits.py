@@ -8,10 +8,8 @@ import shutil
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 from typer.testing import CliRunner
 
 from tests.fakes.command_line import refused, trtprof
@@ -194,21 +192,6 @@ def test_what_is_offered_is_what_there_is() -> None:
 
 
 # --- help ---------------------------------------------------------------------------------------------
-
-
-def test_the_help_of_run_lists_its_options_by_subject() -> None:
-    load_commands()
-    commands: Any = typer.main.get_command(app)
-    run = commands.commands["run"]
-    panels = [getattr(param, "rich_help_panel", None) for param in run.params if param.param_type_name == "option"]
-    assert len(panels) >= 45
-    sizes = {title: panels.count(title) for title in panels}
-    assert None not in sizes, "every option has a subject"
-    assert len(sizes) >= 6
-    assert max(sizes.values()) <= 14
-    with typer.Context(run, info_name="run") as context:
-        shown = run.get_help(context)
-    assert all(f"{title}:\n" in shown for title in sizes)
 
 
 # --- the package ----------------------------------------------------------------------------------------

@@ -70,33 +70,6 @@ def test_a_page_is_shown_by_its_name(word: str, first: str) -> None:
     assert trtprof("help", word).stdout.startswith(first)
 
 
-def test_a_table_of_a_registry_stands_in_its_page() -> None:
-    assert "| [KN701](rules/KN701.md) |" in trtprof("help", "rules.md").stdout
-    assert "`--loadEngine`" in trtprof("help", "trtexec").stdout
-    assert "table:" not in trtprof("help", "glossary").stdout
-
-
-def test_a_page_on_a_terminal_has_no_marks_of_markdown() -> None:
-    text = manual.shown(manual.page("ops"), width=80, color=False)
-    assert "FusedConv, " in " ".join(text.split())
-    assert "the work model (trtprof help work-model)" in manual.shown(manual.page("ops/Conv"), width=100, color=False)
-    assert "](" not in text
-    assert all(len(line) <= 80 for line in text.splitlines())
-    assert "\x1b[" in manual.shown(manual.page("ops"), width=80, color=True)
-
-
-def test_what_a_page_quotes_of_a_terminal_stands_as_it_was_printed() -> None:
-    page = manual.page("tutorial")
-    quoted = [
-        line
-        for block in re.findall(r"^```console\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-        for line in block.splitlines()
-    ]
-    shown = [line.rstrip() for line in manual.shown(page, width=80, color=False).splitlines()]
-    assert len(quoted) > 50
-    assert [line for line in quoted if line.rstrip() not in shown] == []
-
-
 def test_words_are_looked_for_in_the_whole_manual() -> None:
     assert "work-model: The work model\n" in trtprof("help", "--search", "Livermore", "loops").stdout
     assert "\nrules/" in trtprof("help", "--search", "batched", "gemv").stdout

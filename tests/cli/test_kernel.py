@@ -43,12 +43,6 @@ def test_json_lists_every_name_with_the_keys_in_order() -> None:
     assert (second["op"], second["arch"], second["unit"]) == ("gemv", 50, "simt")
 
 
-def test_json_has_null_for_what_the_name_does_not_say() -> None:
-    (found,) = records("some_function")
-    assert [found[key] for key in ("family", "op", "unit")] == ["unknown"] * 3
-    assert all(found[key] is None for key in ("arch", "mma", "in", "acc", "out", "layout", "tile", "stages", "split_k"))
-
-
 def test_stdin_gives_one_name_a_line_beside_arguments() -> None:
     found = records("first_kernel", "-", stdin=f"{SCALAR}\n\n  {TENSOR}  \r\n")
     assert [each["name"] for each in found] == ["first_kernel", SCALAR, TENSOR]
@@ -63,41 +57,7 @@ def test_text_names_the_unit_and_its_evidence() -> None:
     assert "in fp32, math tf32, acc fp32, out fp32" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "stdin"), [((), None), (("-",), ""), (("-",), "\n \n"), (("",), None), (("  ", "-"), "")]
-)
-def test_no_name_is_one_clear_error(arguments: tuple[str, ...], stdin: str | None) -> None:
-    done = run(*arguments, stdin=stdin)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert lines[0] == "error: no name of a kernel"
-    assert lines[1].startswith("  why: stdin" if "-" in arguments else "  why: the command line")
-    assert lines[2].startswith("  fix: trtprof kernel ")
-    assert len(lines) == 3
-
-
-def test_an_unknown_format_is_refused() -> None:
-    done = run(SCALAR, "--format", "xml")
-    assert done.exit_code == 2
-    assert "kernel has no format 'xml'" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "bad", [b"\xff\xfe gemm \x00\n", "gemm\u4e2d\u6587_kernel\n".encode(), b"<" * 10_000, b"_Z" * 5_000]
-)
-def test_bytes_that_are_no_names_are_no_traceback(bad: bytes) -> None:
-    for form in ("json", "text"):
-        done = run("-", "--format", form, stdin=bad)
-        assert done.exit_code == 0, done.exception
-        assert done.stderr == ""
-    assert len(json.loads(run("-", "--format", "json", stdin=bad).stdout)["kernels"]) == 1
-
-
-def test_the_command_line_takes_bytes_that_are_no_text() -> None:
-    assert records("sgemm_\udcff")[0]["name"] == "sgemm_?"
-
-
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo terminals are POSIX")
 def test_a_terminal_gets_no_control_characters_of_a_name_in_any_format_and_a_pipe_each_byte() -> None:
     import pty

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tests.fakes.seeming_gpu import seem
 from tests.fakes.support import ROOT, SAMPLES
 from tests.fakes.trace_factory import Layer, Process, Work, write_trace
 from trtprof.align.counters import function
-from trtprof.base.kernel_counters import COUNTERS_FILE
 from trtprof.base.records import LiveGpu
 from trtprof.base.run_folder import RunFolder
 from trtprof.capture.ncu import record as ncu
@@ -91,82 +89,6 @@ def test_counters_confirm_and_refute_layers(capture: Path, tmp_path: Path) -> No
     assert plain["confirmations"] == []
 
 
-@pytest.mark.parametrize(
-    ("other", "said"),
-    [
-        ({"ns": 100}, "took 100 ns under ncu"),
-        ({"ns": 10**9}, "took 1.00 s under ncu"),
-        ({"grid": (7, 1, 1)}, "no layer runs"),
-    ],
-)
-def test_counters_of_another_kernel_of_the_same_name_prove_nothing(
-    other: dict[str, Any], said: str, capture: Path, tmp_path: Path
-) -> None:
-    layer = next(layer for layer in analysed(capture)["layers"] if (layer["bytes"] or 0) > 100_000)
-    path = tmp_path / "counters.csv"
-    path.write_text(ncu_csv([counted(layer["kernels"][0]["name"], read=9 * layer["bytes"], **AS_CAPTURED | other)]))
-    told = analysed(capture, path)
-    assert told["confirmations"] == []
-    assert any(said in note for note in told["assumptions"])
-
-
-def test_counters_change_the_confidence_of_findings(capture: Path, tmp_path: Path) -> None:
-    plain = analysed(capture)
-    bound = next(finding for finding in plain["findings"] if finding["code"] in ("RL101", "KN703"))
-    kernels = {layer["name"]: layer["kernels"][0]["name"] for layer in plain["layers"] if layer["kernels"]}
-    works = {layer["name"]: layer["work"] for layer in plain["layers"]}
-    path = tmp_path / "counters.csv"
-    path.write_text(
-        ncu_csv([counted(kernels[name], read=works[name]["bytes_read"], **AS_CAPTURED) for name in bound["layers"]])
-    )
-    told = analysed(capture, "--ncu", path)
-    after = next(finding for finding in told["findings"] if finding["layers"] == bound["layers"])
-    assert after["code"] == bound["code"]
-    counted_layers = [layer for layer in plain["layers"] if layer["name"] in bound["layers"]]
-    if all(layer["bound"] == "dram" for layer in counted_layers):
-        assert after["confidence"] > bound["confidence"]
-        assert "a counter proves it" in after["evidence"]
-
-
-def test_the_same_files_give_the_same_document(capture: Path, tmp_path: Path) -> None:
-    path = tmp_path / "counters.csv"
-    path.write_text(ncu_csv([counted(f"kernel_{at}", read=at * 1000, **AS_CAPTURED) for at in range(30)]))
-    assert analysed(capture, path) == analysed(capture, path)
-
-
-@pytest.mark.parametrize(
-    ("content", "code", "words"),
-    [
-        ("", 2, "is empty"),
-        ("ID,a,b\n1,2,3\n", 2, "no CSV of ncu"),
-        ("==PROF== Connected to process 7\n==ERROR== ERR_NVGPUCTRPERM - The user does not have\n", 3, "modprobe.d"),
-        ("==PROF== Connected to process 7\n==WARNING== No kernels were profiled.\n", 5, "no kernel"),
-    ],
-)
-def test_a_bad_file_of_counters_is_one_clear_error(
-    capture: Path, tmp_path: Path, content: str, code: int, words: str
-) -> None:
-    path = tmp_path / "counters.csv"
-    path.write_text(content)
-    result = trtprof("analyze", PLAN, capture, "--gpu", "rtx-4090", "--ncu", path)
-    assert result.exit_code == code
-    assert words in " ".join(result.stderr.split())
-    assert "Traceback" not in result.stderr
-
-
-def test_counters_alone_and_two_files_of_them_are_refused(capture: Path, tmp_path: Path) -> None:
-    path = tmp_path / "counters.csv"
-    path.write_text(ncu_csv([counted("a", read=1)]))
-    for given in ([PLAN, path], [path]):
-        result = trtprof("analyze", *given, "--gpu", "rtx-4090")
-        assert result.exit_code == 2
-        assert "of no use without times" in result.stderr
-    again = shutil.copy(path, tmp_path / "again.csv")
-    result = trtprof("analyze", capture, path, again, "--gpu", "rtx-4090")
-    assert result.exit_code == 2
-    assert "are both hardware counters" in result.stderr
-
-
 # --- run --confirm --------------------------------------------------------------------------
 
 
@@ -195,12 +117,6 @@ def test_without_ncu_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "Nsight Compute (ncu) is not installed here" in result.stderr
 
 
-def test_a_backend_without_a_gpu_has_no_use_for_it(tmp_path: Path) -> None:
-    result = trtprof("run", RESNET, "--backend", "ort-cpu", "--confirm", "1", "-o", tmp_path / "run")
-    assert result.exit_code == 2
-    assert "--confirm is of no use with the backend ort-cpu" in result.stderr
-
-
 @pytest.mark.usefixtures("seeming_gpu")
 def test_the_worst_kernels_are_counted_and_held_against_the_prediction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -224,20 +140,3 @@ def test_the_worst_kernels_are_counted_and_held_against_the_prediction(
     folder = RunFolder(tmp_path / "run")
     assert analysed_again(folder) == folder.report()
     assert told["profiled"]["n"] == 3
-
-
-@pytest.mark.usefixtures("seeming_gpu")
-def test_counters_that_cannot_be_read_leave_the_run_with_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = FakeNcu(tmp_path / "nsight")
-    fake.behave(said="==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n", code=1)
-    monkeypatch.setenv(ncu.NCU_VARIABLE, str(fake.path))
-    result = trtprof(*RUN, "-o", tmp_path / "run", "--confirm", "1", "--format", "json")
-    assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert told["confirmations"] == []
-    (note,) = [note for note in told["assumptions"] if note.startswith("no counters: ")]
-    assert "NVreg_RestrictProfilingToAdminUsers=0" in note
-    assert "no counters" in result.stderr
-    assert RunFolder(tmp_path / "run").has(COUNTERS_FILE)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fakes.command_line import refused, trtprof
+from tests.fakes.command_line import trtprof
 from tests.fakes.plugin_factory import bench, typical
 from tests.fakes.support import SAMPLES
-from trtprof.base.records import SCHEMA_VERSION
 from trtprof.flows import plugin
 from trtprof.flows.plugin import bench as benched
 from trtprof.flows.plugin.bench import BenchOptions
@@ -62,35 +60,6 @@ def test_what_lies_in_a_folder_is_checked_without_a_subject(asked: list[PluginOp
         assert (options.steps, options.folder, options.what) == (("check",), str(tmp_path), "")
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ((), "which layer of what?"),
-        ((GEMV,), "which layer of what?"),
-        ((GEMV, "MatMul", "--only", "nonsense"), "there is no such step"),
-        ((GEMV, "MatMul", "--gpu", "rtx-4090,l4"), "names 2 GPUs"),
-        ((GEMV, "MatMul", "--gpu", "nosuch"), "nosuch"),
-        ((GEMV, "MatMul", "--format", "nosuch"), "nosuch"),
-        (("bench",), "which plugin?"),
-        ((GEMV, "MatMul", "--device", "1"), "--device 1 is for bench"),
-    ],
-)
-def test_what_cannot_be_is_refused(words: tuple[object, ...], says: str) -> None:
-    assert says in refused(trtprof("plugin", *words))
-
-
-def test_no_name_in_a_folder_steers_the_terminal(tmp_path: Path) -> None:
-    (tmp_path / "plugin.json").write_text(
-        json.dumps({
-            "schema_version": SCHEMA_VERSION, "name": "A", "nodes": [], "inputs": [], "outputs": [], "body": "",
-            "main": "", "quick": "\x1b[31mred.py",
-        })
-    )  # fmt: skip
-    said = refused(trtprof("plugin", "bench", tmp_path), 3)
-    assert "\x1b" not in said
-    assert r"\x1b[31mred.py is not there" in said
-
-
 def test_bench_measures_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given: list[tuple[Path, BenchOptions]] = []
 
@@ -103,11 +72,3 @@ def test_bench_measures_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert done.exit_code == 0, done.output
     assert given == [(tmp_path, BenchOptions(device=1))]
     assert bench().verdict in done.stdout
-
-
-@pytest.mark.parametrize("name", ["text", "json", "markdown"])
-def test_it_is_told_in_each_format(asked: list[PluginOptions], name: str) -> None:
-    done = trtprof("plugin", GEMV, "MatMul", "--format", name)
-    assert done.exit_code == 0
-    assert typical().name in done.stdout
-    assert asked

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -43,74 +41,12 @@ def test_a_datasheet_of_ones_own(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["gpus"][0]["gpu"] == "mine"
 
 
-def test_level_nodes_fuses_nothing() -> None:
-    def layers(*more: str) -> int:
-        done = trtprof("predict", RESNET, "--gpu", "l4", "--format", "json", *more)
-        return len(json.loads(done.stdout)["gpus"][0]["layers"])
-
-    assert layers("--level", "nodes") == 53  # all but the Flatten
-    assert layers() == 19
-
-
-def test_every_suffix_is_written_and_nothing_overwritten(tmp_path: Path) -> None:
-    files = [tmp_path / f"r.{suffix}" for suffix in ("svg", "png", "json", "csv", "md", "txt")]
-    asked = [part for file in files for part in ("-o", str(file))]
-    done = trtprof("predict", RESNET, "--gpu", "l4", *asked)
-    assert done.exit_code == 0, done.output
-    assert all(f"wrote {file}" in done.stderr for file in files)
-    before = [file.read_bytes() for file in files]
-    assert all(before)
-    refused = trtprof("predict", RESNET, "--gpu", "t4", "-o", str(files[0]))
-    assert refused.exit_code == 2
-    assert "will not be overwritten" in refused.stderr
-    again = trtprof("predict", RESNET, "--gpu", "l4", *asked, "--force")
-    assert again.exit_code == 0
-    assert [file.read_bytes() for file in files] == before
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (("--gpu", "rtx-4909"), "rtx-4090"),
-        (("--gpu", "l4", "--dtype", "fp4"), "known: model, fp32, tf32"),
-        (("--gpu", "l4", "--level", "tensors"), "known: auto, layers, groups, nodes"),
-        (("--gpu", "l4", "--accumulate", "int32"), "fp32 or fp16"),
-        (("--gpu", "l4", "--ceiling", "drum=3e12"), "'drum'"),
-        (("--gpu", "l4", "--clock", "-5"), "positive"),
-        (("--gpu", "l4", "--format", "junit"), "known: csv, html, json"),
-        (("--gpu", "l4", "-o", "r.pdf"), "known suffixes"),
-    ],
-)
-def test_one_clear_message(more: tuple[str, ...], words: str) -> None:
-    done = trtprof("predict", GEMV, *more)
-    assert done.exit_code == 2, done.output
-    assert done.stdout == ""
-    assert words in done.stderr
-    assert "fix:" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_without_a_gpu_named_or_here_a_few_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trtprof.hardware.nvml.gpus", lambda: ((), "no driver is installed here"))
     done = trtprof("predict", GEMV)
     assert done.exit_code == 2
     assert "no driver is installed here" in done.stderr
     assert "--gpu NAME, such as " in done.stderr
-
-
-def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
-    done = trtprof("predict", GEMV, "--gpu", "l4", "-o", str(tmp_path / "no" / "r.svg"))
-    assert done.exit_code == 3
-    assert "cannot be written" in done.stderr
-
-
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys\nimport trtprof.cli.predict\n"
-        "print(*sorted({'pandas', 'onnx', 'numpy', 'matplotlib', 'msgspec', 'rich'} & set(sys.modules)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert found.stdout.strip() == ""
 
 
 def test_why_shows_bound_expectation_basis_and_the_nearest_measurements() -> None:
@@ -131,15 +67,6 @@ def test_why_shows_bound_expectation_basis_and_the_nearest_measurements() -> Non
     assert found["gpus"][0]["layer"]["expected_ns"] > 0
     rows = trtprof(*asked, "--format", "csv").stdout.splitlines()
     assert len(rows) == 4
-
-
-@pytest.mark.parametrize("columns", ["60", "80"])
-def test_why_fits_and_says_why_nothing_is_expected(columns: str) -> None:
-    block = str(SAMPLES / "transformer_block.onnx")
-    done = trtprof("predict", block, "--gpu", "t4", "--dtype", "bf16", "--why", "layer0/attention/query/MatMul",
-                   COLUMNS=columns)  # fmt: skip
-    assert max(map(len, done.stdout.splitlines())) <= int(columns)
-    assert "no expectation: no matrix products in bf16 were measured on Turing" in " ".join(done.stdout.split())
 
 
 def test_why_of_an_unknown_layer_suggests_others() -> None:
@@ -172,13 +99,3 @@ def test_kernels_that_were_timed_correct_what_is_expected(tmp_path: Path) -> Non
     one = ("--why", "/layer0/attention/query/MatMul")
     why = trtprof("predict", BLOCK, "--gpu", "rtx-4090", "--dtype", "fp16", "--measured", str(rows), *one).stdout
     assert "corrected by 4 timed rows of matrix products" in " ".join(why.split())
-
-
-def test_kernels_that_were_timed_are_of_one_gpu_and_of_its_like(tmp_path: Path) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_text(TIMED)
-    two = trtprof("predict", BLOCK, "--gpu", "rtx-4090,l4", "--measured", str(rows))
-    assert (two.exit_code, "of which GPU?" in two.output) == (2, True)
-    rows.write_text(TIMED.replace(",30720", ",never"))
-    wrong = trtprof("predict", BLOCK, "--gpu", "rtx-4090", "--measured", str(rows))
-    assert (wrong.exit_code, "line 2 of" in wrong.output, "'never', no number" in wrong.output) == (2, True, True)

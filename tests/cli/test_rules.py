@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.command_line import trtprof
-from tests.fakes.stats_factory import write_stats
-from tests.fakes.support import ROOT, SAMPLES, captured
-from tests.fakes.trace_factory import Layer, Process, Work, write_trace
+from tests.fakes.support import ROOT, SAMPLES
 from trtprof.base.run_folder import RunFolder
-from trtprof.capture.nsys.trace import read_trace
 from trtprof.diagnose import RULES, THRESHOLDS
 from trtprof.engine.inspector import read_layer_info
 
@@ -61,14 +58,6 @@ def test_rules_are_listed_with_title_order_and_their_first_words() -> None:
     ]
 
 
-def test_the_list_is_json_too() -> None:
-    found = json.loads(trtprof("rules", "--format", "json").stdout)["rules"]
-    assert [(row["code"], row["title"], row["order"]) for row in found] == [
-        (rule.code, rule.title, rule.order) for rule in RULES.values()
-    ]
-    assert all(row["summary"] for row in found)
-
-
 def test_a_rule_says_its_thresholds_and_where_they_come_from(tmp_path: Path) -> None:
     plain = words(trtprof("rules", "rl101").stdout)
     assert "efficiency = 0.5 (the default) Attainable / measured under which" in plain
@@ -88,36 +77,6 @@ def test_a_rule_says_its_thresholds_and_where_they_come_from(tmp_path: Path) -> 
     assert efficiency["from"] == str(tmp_path / "pyproject.toml")
     assert (of_datasheet["name"], of_datasheet["from"]) == ("of-datasheet", "default")
     assert set(found) >= {"code", "title", "order", "what", "why", "try", "thresholds_of_every_finding"}
-
-
-def test_a_rule_of_plans_is_listed_and_explained_but_is_no_finding_that_fails_a_command() -> None:
-    assert "TC2    tactics that leave the tensor cores idle" in trtprof("rules").stdout
-    text = trtprof("rules", "tc2").stdout
-    assert "KN702" in text
-    assert "Thresholds of every finding" not in text
-    refused = trtprof("report", EXAMPLE, "--fail-on", "TC2")
-    assert refused.exit_code == 2
-    assert "names no finding" in refused.stderr
-
-
-def test_a_rule_without_thresholds_says_so() -> None:
-    assert "Thresholds:\n  none of its own\n" in trtprof("rules", "LY201").stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["rules", "RL1"], "trtprof rules RL101"),
-        (["rules", "--format", "xml"], "rules has no format 'xml'"),
-        (["rules", "RL101", "--format", "svg"], "known: csv, html, json, markdown, parquet, text"),
-    ],
-)
-def test_what_there_is_not_is_refused(arguments: list[str], said: str) -> None:
-    done = trtprof(*arguments)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_bad_settings_are_one_error(tmp_path: Path) -> None:
@@ -158,39 +117,6 @@ def test_a_finding_that_was_asked_for_fails_the_command(asked: list[str], said: 
     assert said in line
 
 
-@pytest.mark.parametrize("asked", ["critical", "LY201", "lost-ms=0.1", "lost-ms=1e3"])
-def test_no_such_finding_is_no_failure(asked: str) -> None:
-    done = trtprof("report", EXAMPLE, "--fail-on", asked)
-    assert (done.exit_code, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ("RL999", "--fail-on RL10"),
-        ("warnings", "--fail-on warning"),
-        ("lost-ms=much", "no time in milliseconds"),
-        ("lost-ms=-1", "no time in milliseconds"),
-        ("lost-ms=nan", "no time in milliseconds"),
-        ("lost=1", "only lost-ms takes a number"),
-        ("", "names no finding"),
-    ],
-)
-@pytest.mark.parametrize("command", [["run", "no-such.onnx"], ["analyze", "no-such.json"], ["report", "no-such"]])
-def test_what_names_no_finding_is_refused_before_anything_is_read(command: list[str], asked: str, said: str) -> None:
-    done = trtprof(*command, "--fail-on", asked)
-    assert done.exit_code == 2
-    assert said in done.stderr
-
-
-def test_everything_is_written_all_the_same(tmp_path: Path) -> None:
-    out = tmp_path / "report.json"
-    done = trtprof("report", EXAMPLE, "-o", str(out), "--fail-on", "warning")
-    assert done.exit_code == 1
-    assert json.loads(out.read_text())["findings"]
-    assert f"wrote {out}" in done.stderr
-
-
 @pytest.mark.usefixtures("quick_runs")
 def test_a_run_keeps_its_thresholds_and_fails_when_all_is_written(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.trtprof]\nmin-share = 0.0\nefficiency = 1.0\n")
@@ -206,114 +132,7 @@ def test_a_run_keeps_its_thresholds_and_fails_when_all_is_written(tmp_path: Path
     assert json.loads(kept) == {"efficiency": 1.0, "min-share": 0.0}
 
 
-def test_an_analysis_of_files_fails_too(profile: str, tmp_path: Path) -> None:
-    files = ["analyze", LOG, profile, "--gpu", "rtx-4090"]
-    out = tmp_path / "report.html"
-    done = trtprof(*files, "-o", str(out), "--fail-on", "info")
-    assert done.exit_code == 1, done.output
-    assert out.is_file()
-    assert done.stderr.splitlines()[-1].startswith("failed by --fail-on info: ")
-    (tmp_path / "pyproject.toml").write_text("[tool.trtprof]\nmin-share = 1.0\n")
-    done = trtprof(*files, "--fail-on", "info", "--format", "json")
-    assert done.exit_code == 0, done.output
-    assert "the threshold min-share is 1, by default 0.01" in json.loads(done.stdout)["assumptions"]
-
-
-@pytest.mark.parametrize("name", ["torch_rtx3080_2026.1.sqlite", "torch_h100_2gpu_2026.2__cuda_gpu_kern_sum.csv"])
-@pytest.mark.parametrize("own", [True, False], ids=["written", "captured"])
-def test_a_capture_is_judged_by_the_thresholds_of_the_project(name: str, own: bool, tmp_path: Path) -> None:
-    if own:
-        path = tmp_path / "run.sqlite"
-        write_trace(
-            path, [Process(111, (Layer("conv", (Work("kernel", 10_000),)), Layer("relu", (Work("k", 5_000),))))]
-        )
-        if name.endswith("csv"):
-            path = write_stats(read_trace(path), "cuda_gpu_kern_sum", tmp_path / "run_cuda_gpu_kern_sum.csv")
-    else:
-        path = captured("nsys", name)
-    (tmp_path / "pyproject.toml").write_text("[tool.trtprof]\ncoverage = 0.0\n")
-    files = ["analyze", str(path), "--gpu", "rtx-3080" if "3080" in name else "h100-sxm"]
-    done = trtprof(*files, "--format", "json")
-    assert done.exit_code == 0, done.output
-    run = json.loads(done.stdout)
-    assert "the threshold coverage is 0, by default 0.95" in run["assumptions"]
-    done = trtprof(*files, "--explain", "TR902", run["layers"][0]["name"])
-    assert "0.0 % are needed" in words(done.stdout)
-
-
-@pytest.mark.parametrize("option", [["--fail-on", "info"], ["--explain", "RL101", "conv"]])
-def test_findings_need_times(option: list[str]) -> None:
-    done = trtprof("analyze", LOG, "--gpu", "rtx-4090", *option)
-    assert done.exit_code == 2
-    assert f"{option[0]} is of no use without times of layers" in done.stderr
-
-
 # --- --explain ---------------------------------------------------------------------------------
 
 
-def test_a_rule_says_why_it_was_silent_on_a_layer() -> None:
-    done = trtprof("report", EXAMPLE, "--explain", "RL102", "MaxPool")
-    assert done.exit_code == 0, done.output
-    shown = words(done.stdout)
-    assert shown.startswith("RL102 compute-bound op far under peak /stem/MaxPool_output_0_nchwc (MaxPool)")
-    assert "silent: the layer is bound by the last-level cache, not by multiply-accumulates" in shown
-    assert "other findings that name the layer: RL101 memory-bound op far under bandwidth, 4.62 us, info" in shown
-    assert all(len(line) <= 80 for line in done.stdout.splitlines())
-
-
-def test_an_explanation_is_json_too(tmp_path: Path) -> None:
-    done = trtprof("report", EXAMPLE, "--explain", "rl101", "/stem/MaxPool", "--format", "json")
-    found = json.loads(done.stdout)
-    assert (found["code"], found["outcome"], found["nodes"]) == ("RL101", "claims", ["/stem/MaxPool"])
-    assert [finding["code"] for finding in found["findings"]] == ["RL101"]
-    out = tmp_path / "why.json"
-    assert trtprof("report", EXAMPLE, "--explain", "rl101", "/stem/MaxPool", "-o", str(out)).exit_code == 0
-    assert out.read_text() == done.stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["RL999", "MaxPool"], "there is no rule 'RL999'"),
-        (["RL101", "conv2"], "6 layers are called 'conv2'"),
-        (["RL101", "/stem/MaxPol"], "the nearest: /stem/MaxPool"),
-        (["RL101", "MaxPool", "--format", "svg"], "svg is not for this report"),
-        (["RL101", "MaxPool", "-o", "why.svg"], "why.svg says no format"),
-    ],
-)
-def test_an_explanation_of_what_there_is_not_is_refused(options: list[str], said: str) -> None:
-    done = trtprof("report", EXAMPLE, "--explain", *options)
-    assert done.exit_code == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_run_that_did_not_finish_cannot_be_explained(tmp_path: Path) -> None:
-    done = trtprof("report", str(tmp_path), "--explain", "RL101", "conv")
-    assert done.exit_code == 3
-    assert "request.json" in done.stderr
-
-
-def test_an_analysis_of_files_explains_too(profile: str, tmp_path: Path) -> None:
-    layer = read_layer_info(Path(LOG)).layers[0].name
-    out = tmp_path / "why.json"
-    done = trtprof(
-        "analyze", LOG, profile, "--gpu", "rtx-4090", "--explain", "HO502", layer, "--format", "json", "-o", str(out)
-    )
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert (found["layer"], found["outcome"]) == (layer, "silent")
-    assert "copies of inputs and outputs: 0 ns" in found["why"]
-    assert json.loads(out.read_text()) == found
-
-
 # --- in the help -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", ["run", "analyze", "report"])
-def test_the_help_spells_it_out(command: str) -> None:
-    shown = words(trtprof(command, "--help").stdout)
-    assert "--fail-on WHAT Leave with exit code 1" in shown
-    for word in ("RL101", "info, warning, critical", "lost-ms=0.5", "count by code alone"):
-        assert word in shown
-    assert ("--explain CODE LAYER" in shown) == (command != "run")

@@ -16,7 +16,6 @@ from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
 from trtprof.cli import app, load_commands, manual
 from trtprof.cli.trtexec import FLAGS, FLAGS_BY_NAME, Verb, answer, without
-from trtprof.engine.inspector import read_layer_info
 from trtprof.engine.profile_files import read_profile, read_times
 
 RESNET = str(SAMPLES / "resnet_tiny.onnx")
@@ -77,14 +76,6 @@ def test_each_flag_is_there_once_with_its_versions_and_a_sentence() -> None:
         assert said in " ".join(page.split())
 
 
-def test_no_option_is_offered_that_means_something_else() -> None:
-    done = trtprof("predict", RESNET, "--int4")
-    assert done.exit_code == 2
-    assert "--quiet" not in done.stderr
-    done = trtprof("run", RESNET, "--warmpu", "3")
-    assert "--warmup" in done.stderr, "a slip of the finger is"
-
-
 # --- what acts, acts -----------------------------------------------------------------------------------
 
 
@@ -143,14 +134,6 @@ def test_the_profile_is_that_of_the_report_printed_and_exported(told: tuple[Path
     assert [layer.name for layer in read_profile(log).layers] == [layer.name for layer in exported.layers]
 
 
-def test_the_layers_are_those_of_the_engine(told: tuple[Path, str]) -> None:
-    place, printed = told
-    engine = json.loads((place / "run" / "engine.json").read_text())
-    plan = read_layer_info(place / "layers.json")
-    assert [layer.name for layer in plan.layers] == [layer["name"] for layer in engine["layers"]]
-    assert f'"Name": "{plan.layers[0].name}"' in printed
-
-
 REFUSED = (
     (("--percentile=101",), "a number from 0 to 100"),
     (("--dumpProfile", "--format", "json"), "stdout holds one document"),
@@ -170,13 +153,6 @@ def test_what_cannot_be_done_is_said_before_anything_runs(tmp_path: Path, subtes
         with subtests.test(" ".join(options)):
             assert words in refused(trtprof("run", RESNET, *options, "-o", tmp_path / "run"))
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.usefixtures("quick_runs")
-def test_verbose_tells_every_step(tmp_path: Path) -> None:
-    plain = trtprof("run", RESNET, *QUICK, "-o", tmp_path / "plain")
-    told = trtprof("run", RESNET, *QUICK, "-o", tmp_path / "told", "-v")
-    assert len(told.stderr.splitlines()) > len(plain.stderr.splitlines())
 
 
 def test_precisions_mean_the_same_by_flag_and_by_dtype() -> None:

@@ -11,7 +11,6 @@ import pytest
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
 from tests.fakes.tried_factory import nothing, typical
-from trtprof.base.errors import UsageError
 from trtprof.cli.try_ import seconds
 from trtprof.flows import try_
 from trtprof.flows.try_.options import TryOptions
@@ -39,12 +38,6 @@ def test_a_budget_is_a_time(text: str, value: float) -> None:
     assert seconds(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-5m", "5d", "m"])
-def test_a_budget_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no time"):
-        seconds(text)
-
-
 def test_options_get_to_the_flow(asked: list[TryOptions]) -> None:
     done = trtprof(
         "try", GEMV, "--budget", "2m", "--max-candidates", 7, "--only", "kn703,RL101", "--rung", "gemv-as-reduce",
@@ -62,23 +55,6 @@ def test_options_get_to_the_flow(asked: list[TryOptions]) -> None:
     assert (options.run.threads, options.run.seed, options.run.output) == (2, 3, "somewhere")
     assert options.run.tuning.execution_mode == "parallel"
     assert "7.1 times as fast" in done.stdout
-
-
-@pytest.mark.usefixtures("asked")
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--options-only", "--rewrites-only"), "leave nothing to try"),
-        (("--only", "KN999"), "there is no such rule"),
-        (("--gpu", "l4"), "is for a dry run on one GPU"),
-        (("--gpu", "l4,t4", "--dry-run"), "is for a dry run on one GPU"),
-        (("--budget", "soon"), "is no time"),
-        (("-o", "result.pdf"), "says no format"),
-        (("-o", "a.onnx", "-o", "b.onnx"), "names 2 models"),
-    ],
-)
-def test_what_cannot_be_is_refused(words: tuple[str, ...], says: str) -> None:
-    assert says in refused(trtprof("try", GEMV, *words))
 
 
 @pytest.mark.usefixtures("asked")
@@ -112,9 +88,3 @@ def test_one_that_was_stopped_shows_what_it_has_and_leaves_as_ctrl_c_does(monkey
     done = trtprof("try", GEMV, "--format", "json")
     assert done.exit_code == 130
     assert '"interrupted": true' in done.stdout
-
-
-def test_a_model_that_is_none_gets_the_error_of_a_run(tmp_path: Path) -> None:
-    text = tmp_path / "text.onnx"
-    text.write_text("this is no model")
-    assert refused(trtprof("try", text)) == refused(trtprof("run", text))

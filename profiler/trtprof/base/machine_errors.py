@@ -39,7 +39,7 @@ def as_error(error: BaseException) -> TrtprofError | None:
         return no_memory(said)
     if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
         return MissingError("the working folder is gone", why="somebody removed it", fix="cd to another one")
-    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+    if isinstance(error, UnicodeEncodeError | UnicodeDecodeError):
         return UsageError(f"a name is no UTF-8: {ascii(error.object)[:200]}", why="reports are", fix="rename it")
     if isinstance(error, OSError) and error.errno in _OTHERS:
         what = f"{error.filename} cannot be used" if error.filename else "the system refuses"
