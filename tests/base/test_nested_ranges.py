@@ -54,14 +54,6 @@ def test_a_moment_without_an_end_is_a_point(ranges: list[Range], moments: list[R
     assert nested(ranges).innermost(thread, start).tolist() == nested(ranges).innermost(*columns(points)).tolist()
 
 
-@given(RANGES, MOMENTS)
-def test_enclosing_finds_all_even_where_ranges_cross(ranges: list[Range], moments: list[Range]) -> None:
-    rows, found = nested(ranges).enclosing(*columns(moments))
-    pairs = list(zip(rows.tolist(), found.tolist(), strict=True))
-    per_moment = [[other for row, other in pairs if row == moment] for moment in range(len(moments))]
-    assert per_moment == [holders(ranges, moment) for moment in moments]
-
-
 @given(RANGES)
 def test_parents(ranges: list[Range]) -> None:
     expected = []

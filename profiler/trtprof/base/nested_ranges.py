@@ -26,8 +26,8 @@ class NestedRanges:
     """Ranges, ready to be looked up.
 
     A range is named by its row in the columns given here; -1 stands for none. Ranges of one thread normally nest.
-    Where they cross (two NVTX domains each have their own stack, start and end ranges have none), `innermost` and
-    `enclosing` still find every range that holds the moment; `parents` then has only those that hold the whole range.
+    Where they cross (two NVTX domains each have their own stack, start and end ranges have none), `innermost` still
+    finds a range that holds the moment; `parents` then has only those that hold the whole range.
 
     Attributes:
         parents: int32 ``[ranges]``: the innermost other range of the same thread that holds all of this one. Of
@@ -70,33 +70,6 @@ class NestedRanges:
         """
         until = start if end is None else end
         return self._rows(self._climb(self._last_started(thread, start), until))
-
-    def enclosing(
-        self, thread: _Ints, start: _Ints, end: _Ints | None = None
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """All ranges around each moment, as pairs.
-
-        Returns:
-            The rows of the moments and of the ranges, int32 ``[pairs]`` each: innermost pairs of all moments first,
-                then those of the next range outwards, and so on, each in the order of the moments.
-        """
-        until = start if end is None else end
-        at = self._climb(self._last_started(thread, start), until)
-        moment = np.arange(len(at), dtype=np.int32)
-        moments: list[npt.NDArray[np.int32]] = []
-        ranges: list[npt.NDArray[np.int32]] = []
-        first = np.concatenate(([0], np.repeat(self._first[:-1], np.diff(self._first)) + 1)).astype(np.int32)
-        while True:
-            held = at > 0
-            moment, at = moment[held], at[held]
-            if not len(at):
-                break
-            moments.append(moment)
-            ranges.append(self._rows(at))
-            # One further left, not the parent: a range that crosses this one may hold the moment too.
-            at = self._climb(np.where(at > first[at], at - 1, 0).astype(np.int32), until[moment])
-        none = np.empty(0, dtype=np.int32)
-        return np.concatenate([none, *moments]), np.concatenate([none, *ranges])
 
     def nearest(self, ranges: _Ints, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
         """The first of a range, its parent, its parent's parent and so on that is wanted.

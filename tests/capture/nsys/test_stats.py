@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.stats_factory import TRACE, write_stats
+from tests.fakes.stats_factory import TRACE, kernel_summary, write_stats
 from tests.fakes.support import H100, needs_captures, refused
 from tests.fakes.trace_factory import ENGINE, Process, write_trace
 from trtprof.base.errors import MissingError, TrtprofError, UsageError
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from trtprof.capture.nsys.stats import is_stats, read_report
-from trtprof.capture.nsys.trace import KernelSums, kernel_summary, read_trace
+from trtprof.capture.nsys.stats import KernelSums, is_stats, read_report
+from trtprof.capture.nsys.trace import read_trace
 
 ROWS = """\
 100,50,7,64,2,1,128,1,1,32,0.001,0.002,,,,,NVIDIA A100 (1),1,,7,"void f<int, (int)2>(T1, T2)"

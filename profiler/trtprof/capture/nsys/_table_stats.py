@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from trtprof.base.errors import UsageError
 from trtprof.base.input_file import MAX_BYTES
 from trtprof.base.text_file import read_text_file
-from trtprof.capture.nsys._sums import KERNEL_SUMS, RANGE_SUMS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+KERNEL_SUMS = ("name", "count", "total_ns", "avg_ns", "median_ns", "min_ns", "max_ns", "stddev_ns")
+"""Columns of sums by kernel name. ``avg_ns``, ``median_ns`` and ``stddev_ns`` are floats; ``stddev_ns`` is that of a
+sample, 0 for a single run."""
+RANGE_SUMS = ("range", "style", "pid", "tid", "range_count", *KERNEL_SUMS)
+"""Columns of sums by range and kernel name. ``range`` is ``domain:name``, or the name alone in the default domain;
+``range_count`` is how many instances of the range launched the kernel. Kernels outside of all ranges have ``range`` and
+``style`` ``""``, ``pid`` and ``tid`` -1, ``range_count`` 0. A kernel in nested ranges is in the sums of each."""
 
 FIX = (
     "nsys stats --report nvtx_kern_sum,cuda_gpu_trace,cuda_gpu_kern_sum --format csv --output . FILE: the first leads "

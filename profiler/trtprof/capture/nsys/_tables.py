@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from trtprof.base.nested_ranges import distinct, places_in
-from trtprof.capture.nsys._file import compact
-from trtprof.capture.nsys._pages import Ints
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Columns = dict[str, Any]
 """Columns of one table by name, ``[rows]`` each."""
+Ints = npt.NDArray[np.int64]
 
 PID_SHIFT, PID_MASK = 24, 0xFFFFFF
 """Where a globalTid or globalPid of nsys has the process."""
+
+_LONGEST_NS = 24 * 3600 * 10**9
+"""Nothing in a capture lasts longer; sums of what a damaged file says would."""
 
 
 def process_of(serial: Ints) -> npt.NDArray[np.int32]:
@@ -28,22 +29,15 @@ def process_of(serial: Ints) -> npt.NDArray[np.int32]:
     return np.where(serial < 0, -1, serial >> PID_SHIFT & PID_MASK).astype(np.int32)
 
 
-_LONGEST_NS = 24 * 3600 * 10**9
-"""Nothing in a capture lasts longer; sums of what a damaged file says would."""
-
-
 def forwards(columns: Columns, what: str, notes: list[str]) -> Columns:
     """Rows that end after they start, within `_LONGEST_NS`: some have no end, where the capture stopped."""
-    wrong = columns["end_ns"] < columns["start_ns"]
-    if wrong.any():
-        notes.append(f"{int(wrong.sum())} rows of {what} end before they start and were left out")
-        columns = rows_of(columns, ~wrong)
     lasts = columns["end_ns"] - columns["start_ns"]  # of two that are too far apart it is negative
-    endless = (lasts < 0) | (lasts > _LONGEST_NS)
-    if endless.any():
-        notes.append(f"{int(endless.sum())} rows of {what} last longer than a day and were left out")
-        columns = rows_of(columns, ~endless)
-    return columns
+    wrong = columns["end_ns"] < columns["start_ns"]
+    endless = ~wrong & ((lasts < 0) | (lasts > _LONGEST_NS))
+    for rows, words in ((wrong, "end before they start"), (endless, "last longer than a day")):
+        if rows.any():
+            notes.append(f"{int(rows.sum())} rows of {what} {words} and were left out")
+    return rows_of(columns, ~(wrong | endless))
 
 
 def rows_of(columns: Columns, chosen: npt.NDArray[Any]) -> Columns:
@@ -60,22 +54,13 @@ def ordered(columns: Columns) -> Columns:
     return rows_of(columns, np.argsort(start, kind="stable").astype(np.int32))
 
 
-def merged(tables: Sequence[Columns], names: Sequence[str]) -> Columns:
-    """Several tables as one, by start, with 0 for columns that one of them lacks. The tables are emptied."""
-    sizes = [len(table["start_ns"]) for table in tables]
-    bounds = list(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
-    order = np.argsort(np.concatenate([table["start_ns"] for table in tables]), kind="stable")
-    places = np.empty(len(order), dtype=np.intp)
-    places[order] = np.arange(len(order))
-    found: Columns = {}
-    for name in names:
-        parts = [
-            (table.pop(name), low, high) for table, (low, high) in zip(tables, bounds, strict=True) if name in table
-        ]
-        found[name] = np.zeros(len(order), dtype=np.result_type(*(part for part, _, _ in parts)))
-        for part, low, high in parts:
-            found[name][places[low:high]] = part
-    return found
+def compact(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    """Values as ``dtype`` where all fit, else as they are."""
+    if values.dtype == dtype:
+        return values
+    limits = np.iinfo(dtype)
+    fits = not len(values) or (int(values.min()) >= limits.min and int(values.max()) <= limits.max)
+    return values.astype(dtype) if fits else values
 
 
 def categories(keys: npt.NDArray[Any], known: Mapping[int, str], *, every: bool = False) -> pd.Categorical:

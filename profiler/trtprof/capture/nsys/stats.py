@@ -16,15 +16,23 @@ import numpy.typing as npt
 from trtprof.base.errors import UsageError
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
 from trtprof.capture.cupti._names import short_name
-from trtprof.capture.nsys._file import compact
-from trtprof.capture.nsys._table_stats import FIX, HEADER, UNITS, KernelSums, read_stats, read_text
-from trtprof.capture.nsys._tables import Columns, frame_of, rows_of
+from trtprof.capture.nsys._table_stats import (
+    FIX,
+    HEADER,
+    KERNEL_SUMS,
+    RANGE_SUMS,
+    UNITS,
+    KernelSums,
+    read_stats,
+    read_text,
+)
+from trtprof.capture.nsys._tables import Columns, compact, frame_of, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["KernelSums", "is_stats", "read_report"]
+__all__ = ["KERNEL_SUMS", "RANGE_SUMS", "KernelSums", "is_stats", "read_report", "read_stats"]
 
 # The headers of cuda_gpu_trace (gputrace before 2023), without unit and case: what a column is called here.
 _HEADERS = {

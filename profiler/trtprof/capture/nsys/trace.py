@@ -1,4 +1,4 @@
-"""What nsys captured: its sqlite exports as the columns of a `GpuTrace`, and the sums that its reports print.
+"""What nsys captured: its sqlite exports as the columns of a `GpuTrace`.
 
 Schemas of nsys 2022.4 to 2026.2 (schema 3.0 to 3.25) have been read. Tables exist only where they have rows, columns
 come and go between versions, the order of the rows is not promised; so each column is taken where it is there, and
@@ -14,42 +14,31 @@ what the file lacks is said in the notes. The facts of the schema that the code 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from trtprof.base.errors import CaptureError, UsageError
 from trtprof.base.nested_ranges import calls_of, distinct, places_in
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
-from trtprof.capture.nsys._file import Column, Texts, TraceFile, open_trace
-from trtprof.capture.nsys._gpus import described_gpus, nsys_version
-from trtprof.capture.nsys._pages import Bools, Ints
-from trtprof.capture.nsys._sums import KERNEL_SUMS, RANGE_SUMS, kernel_summary, nvtx_kernel_summary
-from trtprof.capture.nsys._table_stats import KernelSums, read_stats
+from trtprof.capture.nsys._file import TraceFile, open_trace
 from trtprof.capture.nsys._tables import (
     PID_MASK,
     PID_SHIFT,
     Columns,
+    Ints,
     categories,
     forwards,
     frame_of,
-    merged,
     ordered,
     process_of,
     rows_of,
-)  # fmt: skip
+)
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = [
-    "KERNEL_SUMS", "RANGE_SUMS", "KernelSums", "kernel_summary", "nvtx_kernel_summary", "read_gpus", "read_stats",
-    "read_trace",
-]  # fmt: skip
+__all__ = ["read_gpus", "read_trace"]
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -60,12 +49,11 @@ NVTX = "NVTX_EVENTS"
 
 _PUSH_POP = (59, 70)
 _START_END = (60, 71)
-_EVENTS = np.array([*_PUSH_POP, *_START_END])
 _DOMAIN = 75
 _SET = -2
 _NO_END = np.iinfo(np.int64).min
 
-_KINDS = ("kernel", "memcpy", "memset")
+_KINDS = {0: "kernel", 1: "memcpy", 2: "memset"}
 # CUpti_ActivityMemcpyKind, CUPTI's header; 11 to 13 are what nsys adds for managed memory (ENUM_CUDA_MEMCPY_OPER).
 COPY_NAMES = {
     0: "memcpy", 1: "memcpy HtoD", 2: "memcpy DtoH", 3: "memcpy HtoA", 4: "memcpy AtoH", 5: "memcpy AtoA",
@@ -74,79 +62,61 @@ COPY_NAMES = {
 }  # fmt: skip
 API_VERSION = re.compile(r"(_pt(?:sz|ds))?(_v\d+)?$")
 
-_PLACE = {
-    "start_ns": Column(("start",), required=True),
-    "end_ns": Column(("end",), required=True),
-    "device": Column(("deviceId",), dtype="int16"),
-    "context": Column(("contextId",), dtype="int32"),
-    "stream": Column(("streamId",), dtype="int32"),
-    "pid": Column(("globalPid",), default=-1),
-    "correlation": Column(("correlationId",)),
-    "graph_node": Column(("graphNodeId",)),
-}
-_COLUMNS: dict[str, dict[str, Column]] = {
+# Columns as `TraceFile.select` takes them.
+_PLACE = dict.fromkeys(WORK_COLUMNS, ":0") | {
+    "start_ns": "start", "end_ns": "end", "device": "deviceId:0", "context": "contextId:0", "stream": "streamId:0",
+    "pid": "globalPid:-1", "correlation": "correlationId:0", "graph_node": "graphNodeId:0",
+}  # fmt: skip
+_WORK = {
     KERNELS: _PLACE
     | {
-        "name": Column(("demangledName", "mangledName", "shortName"), default=-1, dtype="int32"),
-        "short_name": Column(("shortName", "demangledName"), default=-1, dtype="int32"),
-        "grid_x": Column(("gridX",), dtype="int32"),
-        "grid_y": Column(("gridY",), dtype="int32"),
-        "grid_z": Column(("gridZ",), dtype="int32"),
-        "block_x": Column(("blockX",), dtype="int32"),
-        "block_y": Column(("blockY",), dtype="int32"),
-        "block_z": Column(("blockZ",), dtype="int32"),
-        "registers": Column(("registersPerThread",), dtype="int32"),
-        "static_smem": Column(("staticSharedMemory",), dtype="int32"),
-        "dynamic_smem": Column(("dynamicSharedMemory",), dtype="int32"),
+        "name": "demangledName|mangledName|shortName:-1", "short_name": "shortName|demangledName:-1",
+        "grid_x": "gridX:0", "grid_y": "gridY:0", "grid_z": "gridZ:0", "block_x": "blockX:0", "block_y": "blockY:0",
+        "block_z": "blockZ:0", "registers": "registersPerThread:0", "static_smem": "staticSharedMemory:0",
+        "dynamic_smem": "dynamicSharedMemory:0",
     },
-    COPIES: _PLACE | {"name": Column(("copyKind",), dtype="int32"), "bytes": Column(("bytes",))},
-    SETS: _PLACE | {"bytes": Column(("bytes",))},
+    COPIES: _PLACE | {"kind": ":1", "name": "copyKind:0", "bytes": "bytes:0"},
+    SETS: _PLACE | {"kind": ":2", "bytes": "bytes:0"},
+}  # fmt: skip
+_CALL = {
+    "start_ns": "start",
+    "end_ns": "end",
+    "name": "nameId:-1",
+    "tid": "globalTid:0",
+    "correlation": "correlationId:0",
 }
-_CALL_COLUMNS = {
-    "start_ns": Column(("start",), required=True),
-    "end_ns": Column(("end",), required=True),
-    "name": Column(("nameId",), default=-1, dtype="int32"),
-    "tid": Column(("globalTid",)),
-    "correlation": Column(("correlationId",)),
-}
-_RANGE_COLUMNS = {
-    "start_ns": Column(("start",), required=True),
-    "end_ns": Column(("end",), default=_NO_END, required=True),
-    "event": Column(("eventType",), default=_PUSH_POP[0], dtype="int8"),
-    "tid": Column(("globalTid",)),
-    "domain": Column(("domainId",), dtype="int32"),
-    "text": Column(("textId",), default=-1, dtype="int32"),
+_RANGE = {
+    "start_ns": "start", "end_ns": f"end:{_NO_END}", "event": "eventType:59", "tid": "globalTid:0",
+    "domain": "domainId:0", "name": "text|textId:-1",
+}  # fmt: skip
+_NODE = {
+    "graph_node": "graphNodeId:0",
+    "original_node": "originalGraphNodeId:0",
+    "start_ns": "start:0",
+    "tid": "globalTid:0",
 }
 
 
-class _Kept(NamedTuple):
+class _Part(NamedTuple):
     """What part of the capture is asked for."""
 
     window: tuple[int, int] | None
     device: int | None
     pid: int | None
 
-    def work(self, there: Collection[str], rows: Mapping[str, Any]) -> Bools | None:
-        """The rows of GPU work, of a table with the columns that are there; None for all."""
-        found: list[Bools] = []
+    def work(self, trace: TraceFile, table: str) -> list[str]:
+        """Conditions on the rows of GPU work."""
+        found = []
         if self.window is not None:
-            found.append((rows["start_ns"] >= self.window[0]) & (rows["start_ns"] < self.window[1]))
-        if self.device is not None and "deviceId" in there:
-            found.append(rows["device"] == self.device)
-        if self.pid is not None and "globalPid" in there:
-            found.append(process_of(rows["pid"]) == self.pid)
-        return np.logical_and.reduce(found) if found else None
+            found.append(f"start >= {self.window[0]} AND start < {self.window[1]}")
+        if self.device is not None and trace.has(table, "deviceId"):
+            found.append(f"coalesce(deviceId, 0) = {self.device}")
+        return found + self.process(trace, table, "globalPid")
 
-    def host(self, there: Collection[str], first: int | None, rows: Mapping[str, Any]) -> Bools | None:
-        """The rows of a table of the host, from the first launch of the work that is kept on; None for all."""
-        found: list[Bools] = []
-        if self.window is not None:
-            from_ns = self.window[0] if first is None else min(first, self.window[0])
-            found.append(rows["start_ns"] < self.window[1])
-            found.append((rows["end_ns"] >= from_ns) | (rows["end_ns"] == _NO_END))
-        if self.pid is not None and "globalTid" in there:
-            found.append(process_of(rows["tid"]) == self.pid)
-        return np.logical_and.reduce(found) if found else None
+    def process(self, trace: TraceFile, table: str, column: str = "globalTid") -> list[str]:
+        if self.pid is None or not trace.has(table, column):
+            return []
+        return [f"{column} >> {PID_SHIFT} & {PID_MASK} = {self.pid}"]
 
     def words(self) -> str:
         parts = []
@@ -162,7 +132,7 @@ class _Kept(NamedTuple):
 def read_gpus(path: Path) -> tuple[TraceGpu, ...]:
     """The GPUs that an sqlite export of nsys describes, by their CUDA numbers; none where it describes none."""
     with open_trace(path) as trace:
-        return described_gpus(trace, np.empty(0, np.int64), [])
+        return _gpus(trace, np.empty(0, np.int64), [])
 
 
 def read_trace(
@@ -183,20 +153,19 @@ def read_trace(
         raise UsageError(
             f"the window {window[0]} to {window[1]} ns is empty", why="it ends before it starts", fix="swap the two"
         )
-    kept = _Kept(window, device, pid)
+    part = _Part(window, device, pid)
     notes: list[str] = []
     with open_trace(path) as trace:
-        work = _work(trace, kept, notes)
-        calls = _calls(trace, kept, work, notes)
+        work = _work(trace, part, notes)
+        calls = _calls(trace, part, work, notes)
         if not len(work["start_ns"]):
-            _check_part(trace, kept)
-        ranges = _ranges(trace, kept, work, calls, notes)
+            _check_part(trace, part)
+        ranges = _ranges(trace, part, work, calls, notes)
         if not any(len(table["start_ns"]) for table in (work, calls, ranges)):
             raise _nothing(trace)
-        nodes = _graph_nodes(trace, kept)
-        _note_graph_launches(trace, kept, notes)
-        gpus = described_gpus(trace, work["device"], notes)
-        version = nsys_version(trace)
+        nodes = _graph_nodes(trace, part)
+        _note_graph_launches(trace, part, notes)
+        gpus = _gpus(trace, work["device"], notes)
         return GpuTrace(
             work=frame_of(work, WORK_COLUMNS),
             launches=frame_of(calls, LAUNCH_COLUMNS),
@@ -204,68 +173,64 @@ def read_trace(
             graph_nodes=frame_of(nodes, GRAPH_COLUMNS),
             gpus=gpus,
             collector="nsys",
-            version=version,
+            version=_version(trace),
             window=window,
             notes=tuple(notes),
         )
 
 
-def _work(trace: TraceFile, kept: _Kept, notes: list[str]) -> Columns:
+def _work(trace: TraceFile, part: _Part, notes: list[str]) -> Columns:
     """Kernels, copies and memsets as one table."""
-    tables = [
-        ordered(trace.read(table, columns, partial(kept.work, trace.tables.get(table, ()))))
-        for table, columns in _COLUMNS.items()
-    ]
-    kernels, copies, sets = tables
-    names = trace.strings({int(key) for name in ("name", "short_name") for key in distinct(kernels[name])})
+    queries = [trace.select(table, columns, part.work(trace, table)) for table, columns in _WORK.items()]
+    work = forwards(ordered(trace.read(WORK_COLUMNS, *queries)), "GPU work", notes)
+    work["pid"] = process_of(work["pid"])
+    kernel = work["kind"] == 0
+    if not kernel.any():
+        cause = "" if CALLS in trace.tables else ": CUDA was not traced (nsys profile --trace cuda)"
+        notes.append(f"no kernels were captured{f' {part.words()}' if _count(trace, KERNELS) else cause}")
     # Ids of strings are not negative, so what is no string of the file gets keys below.
-    copied = {_SET - 1 - kind: COPY_NAMES.get(int(kind), "memcpy") for kind in distinct(copies["name"]).tolist()}
-    copies["name"] = _SET - 1 - copies["name"].astype(np.int64)
-    sets["name"] = np.full(len(sets["start_ns"]), _SET, dtype=np.int32)
-    for table in (copies, sets):
-        table["short_name"] = table["name"]
-    known = names | copied | {_SET: "memset", -1: ""}
-    for kind, table in enumerate(tables):
-        table["kind"] = np.full(len(table["start_ns"]), kind, dtype=np.int8)
-    columns = merged(tables, WORK_COLUMNS)
-    columns["pid"] = process_of(columns["pid"])
-    columns = forwards(columns, "GPU work", notes)
-    if not (columns["kind"] == 0).any():
-        notes.append(f"no kernels were captured{_unless(trace, kept)}")
-    unnamed = {key for key in distinct(columns["name"]).tolist() if key not in known or key == -1}
+    work["name"] = np.where(kernel, work["name"], np.where(work["kind"] == 1, _SET - 1 - work["name"], _SET))
+    work["short_name"] = np.where(kernel, work["short_name"], work["name"])
+    keys = distinct(work["name"]).tolist()
+    known = trace.strings({*keys, *distinct(work["short_name"]).tolist()})
+    known |= {key: COPY_NAMES.get(_SET - 1 - key, "memcpy") for key in keys if key < _SET} | {_SET: "memset"}
+    unnamed = sum(key not in known for key in keys)
     if unnamed:
-        notes.append(f"{len(unnamed)} names of kernels are not in the file")
-    columns["name"] = categories(columns["name"], known)
-    columns["short_name"] = categories(columns["short_name"], known)
-    columns["kind"] = categories(columns["kind"], dict(enumerate(_KINDS)), every=True)
-    return columns
+        notes.append(f"{unnamed} names of kernels are not in the file")
+    for column in ("name", "short_name"):
+        work[column] = categories(work[column], known)
+    work["kind"] = categories(work["kind"], _KINDS, every=True)
+    return work
 
 
-def _unless(trace: TraceFile, kept: _Kept) -> str:
-    if trace.count(KERNELS):
-        return f" {kept.words()}"
-    return "" if CALLS in trace.tables else ": CUDA was not traced (nsys profile --trace cuda)"
+def _count(trace: TraceFile, table: str) -> int:
+    return int(trace.rows(f'SELECT count(*) FROM "{table}"')[0][0]) if table in trace.tables else 0  # noqa: S608
 
 
-def _check_part(trace: TraceFile, kept: _Kept) -> None:
+def _check_part(trace: TraceFile, part: _Part) -> None:
     """Refuse a part without GPU work where the whole has some, and a device where there is none."""
-    tables = [table for table in _COLUMNS if trace.count(table)]
-    if tables:
-        spans = [
-            (trace.extreme(table, "start", "min") or 0, trace.extreme(table, "start", "max") or 0) for table in tables
-        ]
+    starts: list[int] = []
+    places: dict[str, set[int]] = {"GPUs": set(), "processes": set()}
+    for table in filter(trace.tables.__contains__, _WORK):
+        starts += trace.rows(f"SELECT min(start), max(start) FROM {table}")[0]  # noqa: S608
+        for what, column, shift in (("GPUs", "deviceId", 0), ("processes", "globalPid", PID_SHIFT)):
+            if trace.has(table, column):
+                query = f"SELECT DISTINCT {column} >> {shift} & {PID_MASK} FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
+                places[what].update(place for (place,) in trace.rows(query))
+    starts = [start for start in starts if start is not None]
+    if starts:
+        words = [f"; {what}: {', '.join(map(str, sorted(ids)))}" for what, ids in places.items() if ids]
         raise UsageError(
-            f"nothing ran {kept.words()}".rstrip(),
-            why=f"the GPU work of {trace.path.name} starts between {min(low for low, _ in spans)} and "
-            f"{max(high for _, high in spans)} ns{_places(trace, tables)}",
+            f"nothing ran {part.words()}".rstrip(),
+            why=f"the GPU work of {trace.path.name} starts between {min(starts)} and {max(starts)} ns{''.join(words)}",
             fix="choose another window, device or process, or none",
         )
-    if kept.device is not None:
+    if part.device is not None:
         raise _nothing(trace)
 
 
 def _nothing(trace: TraceFile) -> CaptureError:
-    launches = trace.count(GRAPHS)
+    launches = _count(trace, GRAPHS)
     return CaptureError(
         f"{trace.path} holds no GPU work",
         why="no kernel, copy or memset was recorded"
@@ -274,39 +239,22 @@ def _nothing(trace: TraceFile) -> CaptureError:
     )
 
 
-def _places(trace: TraceFile, tables: Sequence[str]) -> str:
-    """The devices and processes with work, in words."""
-    devices: set[int] = set()
-    processes: set[int] = set()
-    for table in tables:
-        if "deviceId" in trace.tables[table]:
-            devices |= {int(str(row[0])) for row in trace.rows(f'SELECT DISTINCT deviceId FROM "{table}"')}  # noqa: S608
-        if "globalPid" in trace.tables[table]:
-            found = trace.rows(f'SELECT DISTINCT globalPid FROM "{table}" WHERE globalPid IS NOT NULL')  # noqa: S608
-            processes |= {int(str(row[0])) >> PID_SHIFT & PID_MASK for row in found}
-    words = ""
-    for what, found_ids in (("GPUs", devices), ("processes", processes)):
-        if found_ids:
-            words += f"; {what}: {', '.join(str(each) for each in sorted(found_ids))}"
-    return words
-
-
-def _calls(trace: TraceFile, kept: _Kept, work: Columns, notes: list[str]) -> Columns:
+def _calls(trace: TraceFile, part: _Part, work: Columns, notes: list[str]) -> Columns:
     """Calls of the CUDA API; where the work does not tell its process, it learns it from its call."""
     # Work that starts in the window may have been launched long before it.
-    keep = partial(kept.host, trace.tables.get(CALLS, ()), _NO_END + 1)
-    calls = ordered(forwards(trace.read(CALLS, _CALL_COLUMNS, keep), "API calls", notes))
+    before = [f"start < {part.window[1]}"] if part.window else []
+    query = trace.select(CALLS, _CALL, before + part.process(trace, CALLS))
+    calls = ordered(forwards(trace.read(_CALL, query), "API calls", notes))
     calls["pid"] = process_of(calls["tid"])
     if len(work["pid"]) and work["pid"].max() < 0:
         _adopt(work, calls)
-        if kept.pid is not None:
-            work |= rows_of(work, work["pid"] == kept.pid)
-    if kept.window is not None:
-        calls = rows_of(calls, _launched(calls, work) | (calls["end_ns"] >= kept.window[0]))
-    calls = _of_these(calls, work, kept)
+        if part.pid is not None:
+            work |= rows_of(work, work["pid"] == part.pid)
+    if part.window is not None:
+        calls = rows_of(calls, _launched(calls, work) | (calls["end_ns"] >= part.window[0]))
+    calls = _of_these(calls, work, part)
     known = trace.strings(distinct(calls["name"]).tolist())
-    bare = {key: API_VERSION.sub("", name) for key, name in known.items()} | {-1: ""}
-    calls["name"] = categories(calls["name"], bare)
+    calls["name"] = categories(calls["name"], {key: API_VERSION.sub("", name) for key, name in known.items()})
     if not len(calls["start_ns"]) and len(work["start_ns"]):
         notes.append("no API calls were captured: nothing says which thread launched a kernel, or within which range")
     elif len(work["start_ns"]):
@@ -326,50 +274,43 @@ def _adopt(work: Columns, calls: Columns) -> None:
     work["pid"][found] = np.where(first == last, first, -1)
 
 
-def _ranges(trace: TraceFile, kept: _Kept, work: Columns, calls: Columns, notes: list[str]) -> Columns:
+def _ranges(trace: TraceFile, part: _Part, work: Columns, calls: Columns, notes: list[str]) -> Columns:
     """NVTX ranges."""
-    first = None
-    if kept.window is not None and len(calls["start_ns"]):
-        launched = _launched(calls, work)
-        first = min(calls["start_ns"][launched].tolist(), default=None)
-    there = trace.tables.get(NVTX, frozenset())
-
-    making: list[Columns] = []
-
-    def keep(rows: Mapping[str, Any]) -> Bools:
-        makes = rows["event"] == _DOMAIN
-        if makes.any():
-            making.append({name: rows[name][makes] for name in rows})
-        # Marks have no end; without event types there is no other way to see that they are none.
-        sought = np.isin(rows["event"], _EVENTS) if "eventType" in there else rows["end_ns"] != _NO_END
-        held = kept.host(there, first, rows)
-        return sought if held is None else sought & held
-
-    inline = Texts()
-    ranges = trace.read(
-        NVTX, _RANGE_COLUMNS | {"inline": Column(("text",), default=-1, dtype="int32", texts=inline)}, keep
-    )
+    # Marks have no end; without event types there is no other way to see that they are none.
+    typed = trace.has(NVTX, "eventType")
+    where = [f"eventType IN {(*_PUSH_POP, *_START_END)}" if typed else '"end" IS NOT NULL']
+    where += part.process(trace, NVTX)
+    if part.window is not None:
+        launched = calls["start_ns"][_launched(calls, work)].tolist()
+        where += [f"start < {part.window[1]}", f'("end" IS NULL OR "end" >= {min([part.window[0], *launched])})']
     # Ids of strings are not negative, so texts that stand in their row get keys below.
-    ranges["name"] = _keys(ranges)
-    made = [_keys(each) for each in making]
-    ids = distinct(np.concatenate([ranges["name"], *made]))
-    known = {-2 - number: text for number, text in enumerate(inline.values)} | {-1: ""}
-    known |= trace.strings(ids[ids >= 0].tolist())
-    domains = _made(making, made, known)
+    texts: dict[bytes, int] = defaultdict(lambda: -2 - len(texts))
+    ranges = trace.read(_RANGE, trace.select(NVTX, _RANGE, where), texts=texts)
+    made = {name: spec for name, spec in _RANGE.items() if name != "end_ns"}
+    making = trace.read(made, trace.select(NVTX, made, [f"eventType = {_DOMAIN}"]) if typed else "", texts=texts)
+    known = trace.strings(distinct(np.concatenate([ranges["name"], making["name"]])).tolist())
+    known |= {key: text.decode("utf-8", "replace") for text, key in texts.items()}
+    domains: dict[tuple[int, int], str] = {}
+    making = ordered(making)
+    for pid, domain, key in zip(process_of(making["tid"]), making["domain"], making["name"], strict=True):
+        domains.setdefault((pid, domain), known.get(key, ""))
     open_ends = ranges["end_ns"] == _NO_END
     if open_ends.any():
-        last = max(
-            found
-            for table in (NVTX, CALLS, *_COLUMNS)
-            for column in ("start", "end")
-            if (found := trace.extreme(table, column, "max")) is not None
-        )
-        ranges["end_ns"][open_ends] = last
+        columns = [
+            (table, each) for table in (NVTX, CALLS, *_WORK) for each in ("start", "end") if trace.has(table, each)
+        ]
+        ends = [trace.rows(f'SELECT max("{column}") FROM {table}')[0][0] for table, column in columns]  # noqa: S608
+        ranges["end_ns"][open_ends] = max(end for end in ends if end is not None)
         notes.append(f"{int(open_ends.sum())} NVTX ranges were open at the end of the capture and end there")
     ranges["pid"] = process_of(ranges["tid"])
-    ranges = _of_these(ordered(forwards(ranges, "NVTX ranges", notes)), work, kept)
+    ranges = _of_these(ordered(forwards(ranges, "NVTX ranges", notes)), work, part)
     ranges["name"] = categories(ranges["name"], known)
-    ranges["domain"] = _domains(domains, ranges)
+    # Few processes have few domains each, so pairs of them become small keys.
+    pids, numbers = distinct(ranges["pid"]), distinct(ranges["domain"])
+    keys = places_in(pids, ranges["pid"]) * len(numbers) + places_in(numbers, ranges["domain"])
+    pairs = [(pid, number) for pid in pids.tolist() for number in numbers.tolist()]
+    words = [domains.get((pid, number), f"domain {number}" if number else "") for pid, number in pairs]
+    ranges["domain"] = categories(keys, dict(enumerate(words)))
     ended = np.isin(ranges.pop("event"), _START_END)
     ranges["style"] = categories(ended.astype(np.int8), {0: "push_pop", 1: "start_end"}, every=True)
     if not len(ranges["start_ns"]):
@@ -379,86 +320,91 @@ def _ranges(trace: TraceFile, kept: _Kept, work: Columns, calls: Columns, notes:
     return ranges
 
 
-def _keys(ranges: Columns) -> Ints:
-    """The name of each range: that which stands in its row, below -1, else the id of a string; -1 where it has none."""
-    inline, text = ranges.pop("inline"), ranges.pop("text")
-    keys: Ints = np.where(inline >= 0, -2 - inline, np.maximum(text, -1))
-    return keys
-
-
-def _made(events: Sequence[Columns], names: Sequence[Ints], known: Mapping[int, str]) -> dict[tuple[int, int], str]:
-    """The names of domains by process and number: that of the first event that made them."""
-    rows = sorted(
-        (start, pid, domain, key)
-        for each, keys in zip(events, names, strict=True)
-        for start, pid, domain, key in zip(
-            each["start_ns"].tolist(), process_of(each["tid"]).tolist(), each["domain"].tolist(), keys.tolist(),
-            strict=True,
-        )
-    )  # fmt: skip
-    made: dict[tuple[int, int], str] = {}
-    for _, pid, domain, key in rows:
-        made.setdefault((pid, domain), known.get(key, ""))
-    return made
-
-
-def _domains(made: Mapping[tuple[int, int], str], ranges: Columns) -> pd.Categorical:
-    """The name of the domain of each range: that of the event that made the domain in the same process."""
-    # Few processes have few domains each, so pairs of them become small keys.
-    pids, domains = distinct(ranges["pid"]), distinct(ranges["domain"])
-    keys = places_in(pids, ranges["pid"]) * len(domains) + places_in(domains, ranges["domain"])
-    known = {
-        int(at * len(domains) + index): made.get((pid, domain), "" if domain == 0 else f"domain {domain}")
-        for at, pid in enumerate(pids.tolist())
-        for index, domain in enumerate(domains.tolist())
-    }
-    return categories(keys, known)
-
-
-def _graph_nodes(trace: TraceFile, kept: _Kept) -> Columns:
+def _graph_nodes(trace: TraceFile, part: _Part) -> Columns:
     """The making of graph nodes: CUDA_GRAPH_NODE_EVENTS, in nsys 2022.4 CUDA_GRAPH_EVENTS."""
-    table = next(
-        (name for name in ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS") if _has(trace, name, "graphNodeId")), ""
-    )
-    there = trace.tables.get(table, frozenset())
-
-    def keep(rows: Mapping[str, Any]) -> Bools | None:
-        return process_of(rows["tid"]) == kept.pid if kept.pid is not None and "globalTid" in there else None
-
-    columns = {
-        "graph_node": Column(("graphNodeId",)),
-        "original_node": Column(("originalGraphNodeId",)),
-        "start_ns": Column(("start",)),
-        "tid": Column(("globalTid",)),
-    }
-    nodes: Columns = ordered(trace.read(table, columns, keep))
+    tables = ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
+    table = next((name for name in tables if trace.has(name, "graphNodeId")), "")
+    nodes = ordered(trace.read(_NODE, trace.select(table, _NODE, part.process(trace, table))))
     nodes["pid"] = process_of(nodes["tid"])
     return nodes
 
 
-def _note_graph_launches(trace: TraceFile, kept: _Kept, notes: list[str]) -> None:
-    columns = {name: _PLACE[name]._replace(required=False) for name in ("start_ns", "end_ns", "device", "pid")}
-    spans = trace.read(GRAPHS, columns, partial(kept.work, trace.tables.get(GRAPHS, ())))
-    launches = len(spans["start_ns"])
+def _note_graph_launches(trace: TraceFile, part: _Part, notes: list[str]) -> None:
+    span = {"start_ns": "start:0", "end_ns": "end:0"}
+    spans = trace.read(span, trace.select(GRAPHS, span, part.work(trace, GRAPHS)))
+    launches, total = len(spans["start_ns"]), int((spans["end_ns"] - spans["start_ns"]).sum())
     if launches:
-        total = int((spans["end_ns"] - spans["start_ns"]).sum())
         notes.append(
             f"{launches} launches of CUDA graphs ({total / 1e6:.3f} ms) were recorded as a whole: their kernels are "
             "not in the file (nsys profile --cuda-graph-trace=node records them)"
         )
 
 
-def _has(trace: TraceFile, table: str, column: str) -> bool:
-    return column in trace.tables.get(table, frozenset())
-
-
-def _launched(calls: Columns, work: Columns) -> npt.NDArray[np.bool_]:
+def _launched(calls: Columns, work: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which calls launched some of the work."""
     return calls_of(calls["pid"], calls["correlation"], work["pid"], work["correlation"]) >= 0
 
 
-def _of_these(host: Columns, work: Columns, kept: _Kept) -> Columns:
+def _of_these(host: Columns, work: Columns, part: _Part) -> Columns:
     """What the processes did that have work on the device asked for."""
-    if kept.device is None or not len(work["pid"]):
+    if part.device is None or not len(work["pid"]):
         return host
     return rows_of(host, np.isin(host["pid"], distinct(work["pid"])))
+
+
+# --- the machine ----------------------------------------------------------------------------
+
+
+def _gpus(trace: TraceFile, devices: Ints, notes: list[str]) -> tuple[TraceGpu, ...]:
+    """The GPUs, numbered as the kernels number them: by TARGET_INFO_CUDA_DEVICE, which maps one to the other."""
+    spec = {"device": "cudaId:0", "gpu": "gpuId:-1", "sms": "numMultiprocessors:0"}
+    cuda = trace.read(spec, trace.select("TARGET_INFO_CUDA_DEVICE", spec))
+    pairs = sorted(set(zip(*(cuda[name].tolist() for name in spec), strict=True)))
+    described = _described(trace)
+    gpus: dict[int, TraceGpu] = {}
+    for device, gpu, sms in pairs:
+        if device in gpus:
+            notes.append(f"processes mean different GPUs by CUDA device {device}: the first is described")
+        elif (known := gpu if gpu >= 0 else device) in described:
+            gpus[device] = msgspec.structs.replace(described[known], device=device)
+        else:
+            gpus[device] = TraceGpu(device=device, sms=sms)
+    if not pairs:
+        gpus = described
+    missing = [device for device in distinct(devices).tolist() if device not in gpus or not gpus[device].name]
+    if missing:
+        notes.append(f"the file does not describe GPU {', '.join(map(str, missing))}: name it (--gpu)")
+    return tuple(gpus[device] for device in sorted(gpus))
+
+
+def _described(trace: TraceFile) -> dict[int, TraceGpu]:
+    if not trace.has("TARGET_INFO_GPU", "id"):
+        return {}
+    wanted = ("computeMajor", "computeMinor", "smCount", "clockRate", "totalMemory", "memoryBandwidth", "l2CacheSize")
+    spec = {"id": "id:0", "name": "name:''"} | {name: f"{name}:0" for name in wanted}
+    gpus = {}
+    for gpu, name, *numbers in trace.rows(trace.select("TARGET_INFO_GPU", spec) + " ORDER BY id"):
+        major, minor, sms, clock_hz, memory, bandwidth, l2 = (
+            int(number) if isinstance(number, int | float) and abs(number) < 1 << 63 else 0 for number in numbers
+        )
+        gpus[gpu] = TraceGpu(
+            device=max(gpu, 0),
+            name=str(name),
+            compute_capability=f"{major}.{minor}" if major else "",
+            sms=max(sms, 0),
+            clock_mhz=clock_hz / 1e6,
+            memory_bytes=max(memory, 0),
+            dram_bytes_per_s=float(bandwidth),
+            l2_bytes=max(l2, 0),
+        )
+    return gpus
+
+
+def _version(trace: TraceFile) -> str:
+    """The version of nsys: META_DATA_EXPORT, before 2023.4 EXPORT_META_DATA."""
+    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+        if trace.has(table, "name") and trace.has(table, "value"):
+            found = trace.rows(f"SELECT value FROM {table} WHERE name = 'EXPORT_PRODUCT_VERSION'")  # noqa: S608
+            if found and found[0][0]:
+                return str(found[0][0])
+    return ""
