@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -11,10 +12,10 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageE
 from trtprof.capture.nsys import _find as _nsys_find
 from trtprof.capture.nsys import _process as _nsys_process
 from trtprof.capture.nsys import record as nsys
-from trtprof.runtime import child
+from trtprof.runtime import child, installed_tool
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
 """As the tests found it: a fixture hides it from all but those of the real one."""
@@ -36,22 +37,25 @@ RECORDED = b"U3w[END]NVIDIA Nsight Systems Stream 2023.4.4.54-234433681190v0!rec
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No nsys of this machine, and no profiler around the tests."""
+    """No nsys of this machine, no profiler around the tests, and fakes that answer without being started."""
     for variable in ("TRTPROF_NSYS", "NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(_nsys_find, "_USUAL_PLACES", (str(tmp_path / "usual" / "*" / "target-linux-*" / "nsys"),))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr(shutil, "which", _which_of(tmp_path))
+    which = shutil.which
 
+    def here(name: str) -> str | None:
+        found = which(name)
+        return found if found and tmp_path in Path(found).parents else None
 
-def _which_of(folder: Path) -> object:
-    real = shutil.which
+    def answer(command: list[str]) -> tuple[str, str]:
+        behaviour = json.loads(Path(command[0]).resolve().with_name("behaviour.json").read_text())
+        told = behaviour["help" if "--help" in command else "version"]
+        return told, told if behaviour.get("version_code") else ""
 
-    def which(name: str) -> str | None:
-        found = real(name)
-        return found if found and folder in Path(found).parents else None
-
-    return which
+    monkeypatch.setattr(shutil, "which", here)
+    monkeypatch.setattr(installed_tool, "answer", answer)
+    monkeypatch.setattr(_nsys_find, "answer", answer)
 
 
 @pytest.fixture
@@ -62,43 +66,64 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNsys:
     return made
 
 
+Ends = Callable[..., list[list[str]]]
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
+    """How a run of nsys ends, without one; what it makes lies behind ``-o``. The list gets the commands."""
+
+    def set_up(
+        *errors: str, code: int = 0, timed_out: bool = False, free: int | None = None, made: bytes | None = None,
+        suffix: str = "",
+    ) -> list[list[str]]:  # fmt: skip
+        commands: list[list[str]] = []
+
+        def run(command: list[str], *, log: Path, **_: object) -> _nsys_process.Ended:
+            commands.append(command)
+            log.write_text("\n".join(errors))
+            if made is not None:
+                Path(command[command.index("-o") + 1].replace("%%", "%") + suffix).write_bytes(made)
+            return _nsys_process.Ended(code, timed_out, free, errors, errors)
+
+        monkeypatch.setattr(nsys, "run", run)
+        return commands
+
+    return set_up
+
+
 def python(code: str) -> list[str]:
     return [sys.executable, "-IS", "-c", code]
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs: one that ended but that nobody waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def gone(pid: int) -> bool:
+    """Whether a process ends; one that ended but that nobody waited for has."""
     deadline = time.monotonic() + 20
-    while alive(pid) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
         time.sleep(0.02)
-    return not alive(pid)
+    return False
 
 
 # --- which nsys -----------------------------------------------------------------------------
 
+VERSIONS = {
+    "NVIDIA Nsight Systems version 2022.4.2.1-df9881f\n": (2022, 4, 2, 1),  # Debian 12
+    "NVIDIA Nsight Systems version 2023.4.4.54-234433681190v0": (2023, 4, 4, 54),  # Debian 13
+    "NVIDIA Nsight Systems 2022.4.2.1-df9881f": (2022, 4, 2, 1),  # QdstrmImporter --version of Debian 12
+    "NVIDIA Nsight Systems version 2025.2": (2025, 2),
+    "Exportation error: Version number is invalid: 2023@4@4@54-234433681190v0": (2023, 4, 4, 54),
+    "bash: nsys: command not found": (),
+    "": (),
+}
 
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("NVIDIA Nsight Systems version 2022.4.2.1-df9881f\n", (2022, 4, 2, 1)),  # Debian 12
-        ("NVIDIA Nsight Systems version 2023.4.4.54-234433681190v0", (2023, 4, 4, 54)),  # Debian 13
-        ("NVIDIA Nsight Systems 2022.4.2.1-df9881f", (2022, 4, 2, 1)),  # QdstrmImporter --version of Debian 12
-        ("NVIDIA Nsight Systems version 2023.3.3.42", (2023, 3, 3, 42)),
-        ("NVIDIA Nsight Systems version 2025.2", (2025, 2)),
-        ("Exportation error: Version number is invalid: 2023@4@4@54-234433681190v0", (2023, 4, 4, 54)),
-        ("bash: nsys: command not found", ()),
-        ("", ()),
-    ],
-)
-def test_every_spelling_of_a_version(text: str, version: tuple[int, ...]) -> None:
-    assert nsys.parse_version(text) == version
+
+def test_every_spelling_of_a_version() -> None:
+    assert {text: nsys.parse_version(text) for text in VERSIONS} == VERSIONS
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=4), st.sampled_from(["", "-df9881f", "-234433681190v0"]))
@@ -201,71 +226,73 @@ def test_reports_go_by_their_name_of_the_time() -> None:
     assert nsys.report_name((2022, 4, 2, 1), "syscall") == "syscall"
 
 
-# --- one profiler at a time -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("variable", ["NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH"])
-def test_a_second_profiler_is_refused(
-    variable: str, fake: FakeNsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(variable, "4711")
-    with pytest.raises(CaptureError) as error:
-        nsys.run_profile(nsys.find(), python("print(1)"), tmp_path / "run" / "nsys")
-    message = refused(error.value)
-    assert variable in message
-    assert "one subscriber" in message
-    assert not [call for call in fake.calls() if "-o" in call], "nsys was not started"
-
-
 # --- a profile ------------------------------------------------------------------------------
 
 
-def test_a_profile_gives_the_report_its_command_and_a_log(fake: FakeNsys, tmp_path: Path) -> None:
-    fake.behave(first=["WARNING: CPU context switches trace requires administrative privileges, disabling.",
-                       "WARNING: Device-side CUDA Event completion trace is currently enabled.",
-                       "         This may increase runtime overhead.", "Collecting data..."])  # fmt: skip
-    lines: list[str] = []
-    code = "import os, sys; print('warm', flush=True); print(os.environ['TMPDIR'], file=sys.stderr); print('done')"
-    profile = nsys.run_profile(nsys.find(), python(code), tmp_path / "run" / "a.b", progress=lines.append)
-    assert profile.report == tmp_path / "run" / "a.b.nsys-rep"
-    assert profile.report.read_text() == "report"
-    assert list(profile.command[1:]) == fake.calls()[-1]
-    assert lines == ["warm", "done", "nsys writes its report"]
-    log = profile.log.read_text()
-    assert log.startswith(f"$ {shlex.quote(str(fake.path))} profile -o ")
-    assert "warm\n" in log
-    assert profile.notes == (
-        "nsys: CPU context switches trace requires administrative privileges, disabling.",
-        "nsys: Device-side CUDA Event completion trace is currently enabled. This may increase runtime overhead.",
-    )
-    # The child's errors and nsys's own lines reach the log by two pipes, in either order.
-    scratch = Path(next(line for line in log.splitlines() if line.startswith(str(tmp_path))))
-    assert scratch.parent == tmp_path / "run", "what is under way lies on the disk of the result"
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["a.b.log", "a.b.nsys-rep"]
+def test_a_second_profiler_is_refused(
+    fake: FakeNsys, ends: Ends, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = ends()
+    for variable in ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH"):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, "4711")
+            with pytest.raises(CaptureError) as error:
+                nsys.run_profile(nsys.find(), python("print(1)"), tmp_path / "run" / "nsys")
+        assert variable in refused(error.value)
+        assert "one subscriber" in error.value.why
+    assert not commands, "nsys was not started"
 
 
-def test_secrets_are_kept_from_what_nsys_writes_into_its_report(
+@pytest.mark.process
+def test_a_profile_gives_the_report_its_command_and_a_log(
     fake: FakeNsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secrets = ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "openai_api_key", "DB_PASSWORD")
     for name in (*secrets, "CUDA_VISIBLE_DEVICES"):
         monkeypatch.setenv(name, f"value of {name}")
-    profile = nsys.run_profile(nsys.find(), python("import os; print(dict(os.environ))"), tmp_path / "nsys")
+    lines: list[str] = []
+    code = (
+        "import os, sys; print('warm', flush=True); print(os.environ['TMPDIR'], dict(os.environ), file=sys.stderr)\n"
+        "for i in range(20000): print(i); print('e', i, file=sys.stderr)"
+    )
+    profile = nsys.run_profile(nsys.find(), python(code), tmp_path / "run" / "a.b", progress=lines.append)
+    assert profile.report == tmp_path / "run" / "a.b.nsys-rep"
+    assert profile.report.read_text() == "report"
+    assert list(profile.command[1:]) == fake.calls()[-1]
+    assert lines == ["warm", *map(str, range(20000)), "nsys writes its report"]
     log = profile.log.read_text()
-    assert [name for name in secrets if name in log] == []
+    assert log.startswith(f"$ {shlex.quote(str(fake.path))} profile -o ")
+    assert "warm\n" in log
+    assert log.count("\n") > 40000
+    assert [name for name in secrets if name in log] == [], "nsys writes the environment into its report"
     assert "value of CUDA_VISIBLE_DEVICES" in log
+    scratch = Path(next(line for line in log.splitlines() if line.startswith(str(tmp_path))).split()[0])
+    assert scratch.parent == tmp_path / "run", "what is under way lies on the disk of the result"
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["a.b.log", "a.b.nsys-rep"]
 
 
-def test_an_older_report_is_not_taken_for_a_new_one(fake: FakeNsys, tmp_path: Path) -> None:
+def test_what_nsys_warns_of_is_a_note(fake: FakeNsys, ends: Ends, tmp_path: Path) -> None:
+    ends("WARNING: CPU context switches trace requires administrative privileges, disabling.",
+         "WARNING: Device-side CUDA Event completion trace is currently enabled.",
+         "         This may increase runtime overhead.", "Collecting data...",
+         made=b"x", suffix=".nsys-rep")  # fmt: skip
+    assert nsys.run_profile(nsys.find(), ["worker"], tmp_path / "nsys").notes == (
+        "nsys: CPU context switches trace requires administrative privileges, disabling.",
+        "nsys: Device-side CUDA Event completion trace is currently enabled. This may increase runtime overhead.",
+    )
+
+
+def test_an_older_report_is_not_taken_for_a_new_one(fake: FakeNsys, ends: Ends, tmp_path: Path) -> None:
     for suffix in (".nsys-rep", ".qdrep", ".qdstrm"):
         (tmp_path / f"nsys{suffix}").write_text("old")
-    fake.behave(fails="nothing")
+    ends()
     with pytest.raises(CaptureError, match="nsys recorded nothing") as error:
         nsys.run_profile(nsys.find(), python(""), tmp_path / "nsys")
     assert "cudaProfilerStart" in refused(error.value)
     assert str(tmp_path / "nsys.log") in error.value.fix
 
 
+@pytest.mark.nightly
 def test_a_lone_stream_is_repaired(fake: FakeNsys, tmp_path: Path) -> None:
     fake.behave(fails="qdstrm")
     fake.importer()
@@ -277,145 +304,99 @@ def test_a_lone_stream_is_repaired(fake: FakeNsys, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["v1.2.log", "v1.2.nsys-rep"]
 
 
-def test_an_importer_that_fails_now_and_then_is_asked_again(fake: FakeNsys, tmp_path: Path) -> None:
-    # Of 2023.4.4, whose threads race.
-    fake.behave(fails="qdstrm")
-    fake.importer(message=["[QuadDCommon::tag_message*] = Status: AnalysisFailed", "Error {", "}"], code=2, failures=2)
-    assert nsys.run_profile(nsys.find(), python(""), tmp_path / "nsys").report.read_text() == "imported"
-
-
-def test_the_importer_is_found_where_debian_puts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_importer_is_found_where_debian_puts_it(tmp_path: Path, ends: Ends) -> None:
     fake = FakeNsys(tmp_path / "lib" / "x86_64-linux-gnu" / "nsight-systems")
-    fake.importer(tmp_path / "lib" / "nsight-systems" / "host-linux-x64")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "nsys").symlink_to(fake.path)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    fake.behave(fails="qdstrm")
-    assert nsys.run_profile(nsys.find(), python(""), tmp_path / "nsys").report.read_text() == "imported"
+    importer = fake.importer(tmp_path / "lib" / "nsight-systems" / "host-linux-x64")
+    link = tmp_path / "bin" / "nsys"
+    link.parent.mkdir()
+    link.symlink_to(fake.path)
+    stream = tmp_path / "a.qdstrm"
+    stream.write_bytes(RECORDED)
+    commands = ends(made=b"imported")
+    assert nsys.repair(stream, msgspec.structs.replace(known((2023, 4)), path=link)).read_bytes() == b"imported"
+    assert commands[0][0] == str(importer)
+    assert stream.read_bytes() == RECORDED
 
 
-def test_without_the_importer_the_stream_is_kept(fake: FakeNsys, tmp_path: Path) -> None:
-    fake.behave(fails="qdstrm")
+def test_a_stream_that_cannot_be_repaired_is_kept(fake: FakeNsys, ends: Ends, tmp_path: Path) -> None:
+    ends(made=RECORDED, suffix=".qdstrm")
     with pytest.raises(MissingError, match="no report yet") as error:
         nsys.run_profile(nsys.find(), python(""), tmp_path / "nsys")
     assert "QdstrmImporter" in refused(error.value)
-    assert (tmp_path / "nsys.qdstrm").read_bytes() == RECORDED
-
-
-@pytest.mark.parametrize(
-    ("message", "code", "kind", "words"),
-    [
-        ("error while loading shared libraries: libssh.so: cannot open", 127, MissingError, "apt install libssh-4"),
-        ("error while loading shared libraries: libQt5Core.so.5: no", 127, MissingError, "needs libQt5Core.so.5"),
-        ("terminate called: No space left on device", 1, CaptureError, "the disk is full"),
-        ("Import failed: the stream is damaged", 1, CaptureError, "the stream is damaged"),
-    ],
-)  # fmt: skip
-def test_an_importer_that_fails_keeps_the_stream(
-    message: str, code: int, kind: type[TrtprofError], words: str, fake: FakeNsys, tmp_path: Path
-) -> None:
-    fake.behave(fails="qdstrm")
-    fake.importer(message=[message], code=code)
-    with pytest.raises(kind) as error:
-        nsys.run_profile(nsys.find(), python(""), tmp_path / "nsys")
-    assert words in refused(error.value)
-    assert str(tmp_path / "nsys.qdstrm") in error.value.fix
-    assert (tmp_path / "nsys.qdstrm").read_bytes() == RECORDED
+    stream = tmp_path / "nsys.qdstrm"
+    fake.importer()
+    for message, words in (
+        ("error while loading shared libraries: libssh.so: cannot open", "libssh.so"),
+        ("terminate called: No space left on device", "the disk is full"),
+    ):
+        ends(message, code=1)
+        with pytest.raises(CaptureError) as failed:
+            nsys.repair(stream, nsys.find())
+        assert words in refused(failed.value)
+        assert str(stream) in failed.value.fix
+    assert stream.read_bytes() == RECORDED
     assert not (tmp_path / "nsys.nsys-rep").exists()
 
 
 # --- a profile that fails -------------------------------------------------------------------
 
+FAILURES: dict[str, tuple[tuple[str, ...], dict[str, object]]] = {
+    "ZeroDivisionError: a bug of ours (exit code 1)": (("ZeroDivisionError: a bug of ours",), {"code": 1}),
+    "it said nothing (exit code 77)": ((), {"code": 77}),
+    "it was killed (SIGKILL): out of memory, or by hand": ((), {"code": 137}),
+    "nsys died": ((), {"code": -9}),
+    "one subscriber": (("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",), {"code": 1}),
+    "refuses an option": (("unrecognised option '--cuda-event-trace=false'", "", "usage: nsys"), {"code": 1}),
+    "'cuda-sw'": (("Illegal --trace argument 'cuda-sw'", "Possible --trace values are"), {"code": 1}),
+    "waits for another nsys of this machine": (("Agent launcher failed.",), {"code": 1}),
+    "does not find the program": (("Executable not found in current directory",), {"code": 1}),
+    # From NVIDIA's page on the error, and from the library of 2022.4 that samples the CPU.
+    "leave out --gpu-metrics-devices": (("ERR_NVGPUCTRPERM: Permission issue with Performance Counters",), {"code": 1}),
+    "leave out --sample": (("Unable to collect CPU samples. perf_event_paranoid level is 2",), {"code": 1}),
+    # On a full disk 2022.4.2 dies of a segmentation fault, 2023.4.4 hangs, or a run ends well.
+    "No space left on device": (("Failed to create 'a.qdstrm': No space left on device.",), {}),
+    "are free on it": (("FATAL ERROR: Throw in function FileStream::truncate",), {"timed_out": True, "free": 1}),
+    "did not end within 1800 s": (("the last word", "Generating 'a'"), {"timed_out": True}),
+}
 
-def test_the_worker_s_own_error_comes_first(fake: FakeNsys, tmp_path: Path) -> None:
-    fake.behave(fails="nothing")
+
+def test_a_profile_that_fails_is_explained(fake: FakeNsys, ends: Ends, tmp_path: Path) -> None:
+    found = nsys.find()
+    wrong = []
+    for words, (lines, how) in FAILURES.items():
+        ends(*lines, **how)
+        with pytest.raises(CaptureError) as error:
+            nsys.run_profile(found, python(""), tmp_path / "nsys", worker_error=lambda: None)
+        message = refused(error.value)
+        if words not in message or str(tmp_path / "nsys.log") not in message:
+            wrong.append((words, message))
+    assert wrong == []
+
+
+def test_the_worker_s_own_error_comes_first(fake: FakeNsys, ends: Ends, tmp_path: Path) -> None:
     own = MissingError("no GPU is here", why="cudaErrorNoDevice", fix="use one")
+    ends(code=3)
     with pytest.raises(MissingError) as error:
-        nsys.run_profile(nsys.find(), python("import sys; sys.exit(3)"), tmp_path / "nsys", worker_error=lambda: own)
+        nsys.run_profile(nsys.find(), python(""), tmp_path / "nsys", worker_error=lambda: own)
     assert error.value is own
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("raise ZeroDivisionError('a bug of ours')", "ZeroDivisionError: a bug of ours (exit code 1)"),
-        ("import sys; sys.exit(77)", "it said nothing (exit code 77)"),
-        (
-            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
-            "it was killed (SIGKILL): out of memory, or by hand",
-        ),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "it was ended by SIGSEGV"),
-        ("import sys; sys.exit('CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED')", "one subscriber"),
-    ],
-)
-@pytest.mark.parametrize("behaviour", ["", "nothing"])
-def test_a_worker_that_died_is_quoted(code: str, words: str, behaviour: str, fake: FakeNsys, tmp_path: Path) -> None:
-    fake.behave(fails=behaviour)
-    with pytest.raises(CaptureError) as error:
-        nsys.run_profile(nsys.find(), python(code), tmp_path / "nsys", worker_error=lambda: None)
-    message = refused(error.value)
-    assert words in message
-    assert str(tmp_path / "nsys.log") in message
-    assert (str(tmp_path / "nsys.nsys-rep") in message) == (behaviour == ""), "what was recorded is kept and named"
-
-
-@pytest.mark.parametrize(
-    ("message", "words"),
-    [
-        (
-            ["unrecognised option '--cuda-event-trace=false'", "", "usage: nsys profile [<args>]"],
-            "refuses an option",
-        ),
-        (["Agent launcher failed."], "waits for another nsys of this machine"),
-        (["Illegal --trace argument 'cuda-sw'", "Possible --trace values are one or more of 'cuda'"], "'cuda-sw'"),
-        (["Program not found: worker"], "does not find the program"),
-        (["Executable not found in current directory or standard search paths"], "does not find the program"),
-        # From NVIDIA's page on the error, and from the library of 2022.4 that samples the CPU.
-        (["ERR_NVGPUCTRPERM: Permission issue with Performance Counters"], "leave out --gpu-metrics-devices"),
-        (["Unable to collect CPU kernel IP/backtrace samples. perf_event_paranoid level is 2"], "leave out --sample"),
-    ],
-)
-def test_what_nsys_refuses_is_explained(message: list[str], words: str, fake: FakeNsys, tmp_path: Path) -> None:
-    fake.behave(fails="refuse", message=message)
+def test_what_was_recorded_is_kept_and_named(fake: FakeNsys, ends: Ends, tmp_path: Path) -> None:
+    ends(code=1, made=b"part", suffix=".nsys-rep")
     with pytest.raises(CaptureError) as error:
         nsys.run_profile(nsys.find(), python(""), tmp_path / "nsys")
-    assert words in refused(error.value)
-    assert error.value.exit_code == 5
+    assert str(tmp_path / "nsys.nsys-rep") in error.value.fix
 
 
-def test_a_full_disk_is_said_although_nsys_ends_well(fake: FakeNsys, tmp_path: Path) -> None:
-    fake.behave(fails="nospace")
-    with pytest.raises(CaptureError, match="the disk is full") as error:
-        nsys.run_profile(nsys.find(), python(""), tmp_path / "nsys")
-    assert "No space left on device" in refused(error.value)
-    assert (tmp_path / "nsys.qdstrm").read_bytes() == RECORDED, "what was recorded is kept"
-
-
-@pytest.mark.parametrize("behaviour", ["hang", "refuse"])
-def test_a_disk_that_fills_up_ends_the_run(
-    behaviour: str, fake: FakeNsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Seen on a full disk: 2022.4.2 dies of a segmentation fault, 2023.4.4 hangs.
-    monkeypatch.setattr(_nsys_process, "_LEAST_FREE_BYTES", 1 << 62)
-    monkeypatch.setattr(_nsys_process, "_GRACE_S", 0.3)
-    fake.behave(fails=behaviour, message=["FATAL ERROR: Throw in function FileStream::truncate"])
-    with pytest.raises(CaptureError, match="the disk is full") as error:
-        nsys.run_profile(nsys.find(), python(""), tmp_path / "nsys")
-    assert "are free on it" in refused(error.value)
-
-
-def test_a_folder_that_cannot_be_made_is_refused(fake: FakeNsys, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(MissingError, match="no temporary folder can be made in") as error:
-        nsys.run_profile(nsys.find(), python(""), tmp_path / "file" / "run" / "nsys")
-    assert refused(error.value)
-
-
-def test_an_nsys_that_is_gone_is_refused(fake: FakeNsys, tmp_path: Path) -> None:
+def test_an_nsys_or_a_folder_that_is_not_there_is_refused(fake: FakeNsys, tmp_path: Path) -> None:
     found = nsys.find()
     fake.path.unlink()
     with pytest.raises(MissingError, match="cannot be run") as error:
         nsys.run_profile(found, python(""), tmp_path / "nsys")
+    assert refused(error.value)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MissingError, match="no temporary folder can be made in") as error:
+        nsys.run_profile(found, python(""), tmp_path / "file" / "run" / "nsys")
     assert refused(error.value)
 
 
@@ -431,24 +412,15 @@ def worker_pid(folder: Path) -> int:
     return int((folder / "worker.pid").read_text())
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found again through /proc")
+@pytest.mark.nightly
 @pytest.mark.parametrize("behaviour", ["hang", "deaf", "agent"])
 def test_an_nsys_that_hangs_is_ended_with_all_that_it_started(
     behaviour: str, fake: FakeNsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ahead = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0], sleep=time.sleep)
-    monkeypatch.setattr(_nsys_process, "time", clock)
     monkeypatch.setattr(_nsys_process, "_GRACE_S", 1.0)
-
-    def skip_the_wait(line: str) -> None:
-        ahead[0] = 600.0 if line == "nsys writes its report" else 0.0
-
     fake.behave(fails=behaviour)
-    with pytest.raises(CaptureError, match="did not end within 500 s") as error:
-        nsys.run_profile(
-            nsys.find(), python("print('the last word')"), tmp_path / "nsys", timeout_s=500.0, progress=skip_the_wait
-        )
+    with pytest.raises(CaptureError, match="did not end within 2 s") as error:
+        nsys.run_profile(nsys.find(), python("print('the last word')"), tmp_path / "nsys", timeout_s=2.0)
     assert "the last word" in refused(error.value)
     if behaviour == "agent":
         assert gone(fake.agent())
@@ -459,22 +431,12 @@ def test_an_nsys_that_hangs_is_ended_with_all_that_it_started(
     assert not list(tmp_path.glob("trtprof-scratch-*"))
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found again through /proc")
-def test_an_nsys_that_is_killed_takes_the_worker_along(fake: FakeNsys, tmp_path: Path) -> None:
-    fake.behave(fails="killed", after=str(tmp_path / "worker.pid"))
-    with pytest.raises(CaptureError, match="nsys died") as error:
-        nsys.run_profile(nsys.find(), [*python(WAIT), str(tmp_path / "worker.pid")], tmp_path / "nsys")
-    assert "SIGKILL" in refused(error.value)
-    assert gone(worker_pid(tmp_path))
-    assert (tmp_path / "nsys.qdstrm").read_bytes() == RECORDED, "what was recorded is kept"
-
-
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, ZeroDivisionError])
-def test_ctrl_c_ends_nsys_and_the_worker(interruption: type[BaseException], fake: FakeNsys, tmp_path: Path) -> None:
+@pytest.mark.process
+def test_ctrl_c_ends_nsys_and_the_worker(fake: FakeNsys, tmp_path: Path) -> None:
     def interrupt(_line: str) -> None:
-        raise interruption
+        raise KeyboardInterrupt
 
-    with pytest.raises(interruption):
+    with pytest.raises(KeyboardInterrupt):
         nsys.run_profile(
             nsys.find(), [*python(WAIT), str(tmp_path / "worker.pid")], tmp_path / "nsys", progress=interrupt
         )
@@ -482,28 +444,9 @@ def test_ctrl_c_ends_nsys_and_the_worker(interruption: type[BaseException], fake
     assert not list(tmp_path.glob("trtprof-scratch-*"))
 
 
-@pytest.mark.parametrize(
-    ("daemon", "grace_s"), [("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo left >", 60.0),
-                            ("trap '' TERM; echo left >", 0.2)]
-)  # fmt: skip
-def test_a_daemon_of_nsys_is_let_to_leave_and_killed_if_it_stays(
-    daemon: str, grace_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_nsys_process, "_GRACE_S", grace_s)
-    shell, pid, left = tmp_path / "nsys-agent", tmp_path / "pid", tmp_path / "left"
-    shutil.copy(Path("/bin/sh").resolve(), shell)
-    stays = "; while :; do :; done" if grace_s < 1 else ""
-    script = f"echo $$ > '{pid}'; {daemon} '{left}'{stays}"
-    command = ["/bin/sh", "-c", f'"{shell}" -c "$1" </dev/null >/dev/null 2>&1 & until [ -s "{pid}" ]; do :; done']
-    ended = _nsys_process.run(
-        [*command, "sh", script], log=tmp_path / "log", environment=os.environ, timeout_s=60.0, on_line=print
-    )
-    assert ended.code == 0
-    assert gone(int(pid.read_text()))
-    assert left.exists()
-
-
-def test_the_worker_ends_with_a_parent_that_is_killed(fake: FakeNsys, tmp_path: Path) -> None:
+@pytest.mark.nightly
+@pytest.mark.parametrize("killed", ["parent", "nsys"])
+def test_the_worker_ends_with_a_parent_or_an_nsys_that_is_killed(killed: str, fake: FakeNsys, tmp_path: Path) -> None:
     worker = tmp_path / "worker.py"
     worker.write_text(f"from trtprof.runtime import child\nchild.end_with_parent()\n{WAIT}\n")
     parent = tmp_path / "parent.py"
@@ -511,21 +454,22 @@ def test_the_worker_ends_with_a_parent_that_is_killed(fake: FakeNsys, tmp_path: 
         "import sys\nfrom pathlib import Path\nfrom trtprof.capture.nsys import record as nsys\n"
         "nsys.run_profile(nsys.find(), [sys.executable, *sys.argv[1:3]], Path(sys.argv[3]), progress=print)\n"
     )
+    if killed == "nsys":
+        fake.behave(fails="killed", after=str(tmp_path / "worker.pid"))
     environment = {**child.environment(), "TRTPROF_NSYS": str(fake.path)}
     command = [sys.executable, str(parent), str(worker), str(tmp_path / "worker.pid"), str(tmp_path / "nsys")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        process.kill()
+        if killed == "parent":
+            process.kill()
+        _, errors = process.communicate()
     assert gone(worker_pid(tmp_path))
-
-
-def test_a_worker_that_talks_a_lot_is_relayed_whole(fake: FakeNsys, tmp_path: Path) -> None:
-    lines: list[str] = []
-    code = "import sys\nfor i in range(20000): print(i); print('e', i, file=sys.stderr)"
-    profile = nsys.run_profile(nsys.find(), python(code), tmp_path / "nsys", progress=lines.append)
-    assert lines == [*map(str, range(20000)), "nsys writes its report"]
-    assert profile.log.read_text().count("\n") > 40000
+    if killed == "nsys":
+        assert "nsys died" in errors
+        assert (tmp_path / "nsys.qdstrm").read_bytes() == RECORDED, "what was recorded is kept"
 
 
 # --- export ---------------------------------------------------------------------------------
@@ -544,6 +488,7 @@ def left(report: Path) -> list[str]:
     return sorted(path.name for path in report.parent.iterdir())
 
 
+@pytest.mark.process
 def test_an_export_lies_beside_its_report(report: Path, fake: FakeNsys) -> None:
     lines: list[str] = []
     made = nsys.export_sqlite(report, nsys.find(), progress=lines.append)
@@ -557,40 +502,39 @@ def test_an_export_lies_beside_its_report(report: Path, fake: FakeNsys) -> None:
     assert left(report) == ["a.b.nsys-rep", "a.b.sqlite"]
 
 
+def sqlite_file(*tables: str) -> bytes:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        for table in tables:
+            database.execute(f"CREATE TABLE {table} (name TEXT, value TEXT)")
+        return database.serialize()
+
+
 def test_an_export_of_all_tables_to_another_place_replaces_what_is_there(
-    report: Path, fake: FakeNsys, tmp_path: Path
+    report: Path, fake: FakeNsys, ends: Ends, tmp_path: Path
 ) -> None:
-    fake.exports("EXPORT_META_DATA")
     output = tmp_path / "elsewhere" / "x.db"
     output.parent.mkdir()
     output.write_text("old")
+    commands = ends(made=sqlite_file("EXPORT_META_DATA"))
     assert nsys.export_sqlite(report, nsys.find(), output=output, lazy=False) == output
     assert output.read_bytes().startswith(b"SQLite format 3")
-    assert "--lazy=false" in fake.calls()[-1]
+    assert "--lazy=false" in commands[-1]
     assert left(report) == ["a.b.nsys-rep"]
 
 
-def test_a_lone_stream_is_exported_through_its_report(report: Path, fake: FakeNsys) -> None:
+def test_a_lone_stream_is_exported_through_its_report(report: Path, fake: FakeNsys, ends: Ends) -> None:
     stream = report.with_suffix(".qdstrm")
     stream.write_bytes(RECORDED)
     report.unlink()
     fake.importer()
+    commands = ends(made=sqlite_file("META_DATA_EXPORT"))
     assert nsys.export_sqlite(stream, nsys.find()).name == "a.b.sqlite"
+    assert [Path(command[0]).name for command in commands] == ["QdstrmImporter", "nsys"]
     assert left(report) == ["a.b.qdstrm", "a.b.sqlite"]
     assert stream.read_bytes() == RECORDED
 
 
-def test_a_stream_of_another_version_is_refused(report: Path, fake: FakeNsys, tmp_path: Path) -> None:
-    stream = report.with_suffix(".qdstrm")
-    stream.write_bytes(RECORDED.replace(b"2023.4.4.54", b"2022.4.2.1"))
-    FakeNsys(tmp_path / "usual" / "2022", "NVIDIA Nsight Systems version 2022.4.2.1-df9881f")
-    fake.importer()
-    with pytest.raises(MissingError, match=r"recorded by nsys 2022\.4\.2\.1") as error:
-        nsys.export_sqlite(stream, nsys.find())
-    assert "usual/2022" in refused(error.value)
-
-
-def test_a_dump_of_an_exception_is_read_for_its_cause(report: Path, fake: FakeNsys) -> None:
+def test_a_dump_of_an_exception_is_read_for_its_cause(report: Path, fake: FakeNsys, ends: Ends) -> None:
     # The importer of 2023.4.4 on a stream of 2022.4.2, and the export of 2022.4.2 on a full disk, shortened.
     dump = """Import Failed with unexpected exception: main.cpp(34): Throw in function Importer::Importer
 Dynamic exception type: boost::wrapexcept<QuadDCommon::RuntimeException>
@@ -603,89 +547,71 @@ Error {
       }
 }
 """
-    fake.behave(fails="refuse", message=dump.splitlines())
-    with pytest.raises(CaptureError) as error:
-        nsys.export_sqlite(report, nsys.find())
-    assert error.value.why == "Supplied input buffer of size 178 is too small."
-    fake.behave(message=["std::exception::what: RuntimeException", "[QuadDCommon::tag_message*] = a told cause", "}"])
-    with pytest.raises(CaptureError) as error:
-        nsys.export_sqlite(report, nsys.find())
-    assert error.value.why == "a told cause"
+    causes = {
+        "Supplied input buffer of size 178 is too small.": dump.splitlines(),
+        "a told cause": ["std::exception::what: RuntimeException", "[QuadDCommon::tag_message*] = a told cause", "}"],
+    }
+    for cause, lines in causes.items():
+        ends(*lines, code=1)
+        with pytest.raises(CaptureError) as error:
+            nsys.export_sqlite(report, nsys.find())
+        assert error.value.why == cause
 
 
-@pytest.mark.parametrize(
-    ("message", "kind", "words"),
-    [
-        # 2022.4.2 of a report of 2023.4.4
-        ("Exportation error: Version number is invalid: 2026@1@4@54-234433681190v0", MissingError,
-         ["made by a newer nsys (2026.1.4.54)", "is 2023.4.4.54", "install 2026.1 or newer", "where it was made"]),
-        # the library of 2023.4.4, with the numbers of a report that somebody had
-        ("Report was created in Nsight Systems version (2026.3.1), newer than your current version (2026.2.1).",
-         MissingError, ["made by a newer nsys (2026.3.1)"]),
-        ("Exportation error: Cannot read from stream.", UsageError, ["no report of Nsight Systems", "Cannot read"]),
-        ("Exportation error: Section Table Reference magic number mismatch.", UsageError, ["cut off"]),
-        ("Exportation error: Version number is invalid: hello", UsageError, ["no report of Nsight Systems"]),
-        ("Exportation error: Version number is invalid: 2018@1@1@36-1v0", UsageError, ["2018@1@1@36"]),
-        ("Exportation error: No space left on device", CaptureError, ["the disk is full"]),
-        ("Exportation error: database or disk is full", CaptureError, ["the disk is full"]),
-        ("Exportation error: something else", CaptureError, ["something else", "try it by hand"]),
-    ],
-)  # fmt: skip
-def test_an_export_that_is_refused_is_explained(
-    message: str, kind: type[TrtprofError], words: list[str], report: Path, fake: FakeNsys
-) -> None:
-    fake.behave(fails="refuse", message=["Processing 3 events: [==50%   ]", message])
+REFUSALS: dict[str, tuple[type[TrtprofError], list[str]]] = {
+    # 2022.4.2 of a report of 2023.4.4
+    "Exportation error: Version number is invalid: 2026@1@4@54-234433681190v0": (
+        MissingError, ["made by a newer nsys (2026.1.4.54)", "is 2023.4.4.54", "install 2026.1 or newer",
+                       "where it was made", "(2026.2.1.210)"],
+    ),
+    # the library of 2023.4.4, with the numbers of a report that somebody had
+    "Report was created in Nsight Systems version (2026.3.1), newer than your current version (2026.2.1).": (
+        MissingError, ["made by a newer nsys (2026.3.1)"],
+    ),
+    "Exportation error: Cannot read from stream.": (UsageError, ["no report of Nsight Systems", "Cannot read"]),
+    "Exportation error: Section Table Reference magic number mismatch.": (UsageError, ["cut off"]),
+    "Exportation error: Version number is invalid: 2018@1@1@36-1v0": (UsageError, ["2018@1@1@36"]),
+    "Exportation error: database or disk is full": (CaptureError, ["the disk is full"]),
+    "Exportation error: something else": (CaptureError, ["something else", "try it by hand"]),
+}  # fmt: skip
+
+
+def test_an_export_that_is_refused_is_explained(report: Path, fake: FakeNsys, ends: Ends, tmp_path: Path) -> None:
+    FakeNsys(tmp_path / "usual" / "2026", "NVIDIA Nsight Systems version 2026.2.1.210-1v0")
     report.with_suffix(".sqlite").write_text("the one before")
-    with pytest.raises(kind) as error:
-        nsys.export_sqlite(report, nsys.find())
-    told = refused(error.value)
-    assert [word for word in words if word not in told] == []
+    wrong = []
+    for message, (kind, words) in REFUSALS.items():
+        ends(message, code=1, made=b"half")
+        with pytest.raises(TrtprofError) as error:
+            nsys.export_sqlite(report, nsys.find())
+        told = refused(error.value)
+        wrong += [(message, word) for word in words if word not in told]
+        wrong += [(message, type(error.value).__name__)] if type(error.value) is not kind else []
+    assert wrong == []
     assert left(report) == ["a.b.nsys-rep", "a.b.sqlite"]
     assert report.with_suffix(".sqlite").read_text() == "the one before"
 
 
-def test_a_newer_report_names_the_nsys_that_could_read_it(report: Path, fake: FakeNsys, tmp_path: Path) -> None:
-    newer = FakeNsys(tmp_path / "usual" / "2026", "NVIDIA Nsight Systems version 2026.2.1.210-1v0")
-    fake.behave(fails="refuse", message=["Exportation error: Version number is invalid: 2026@1@4@54-234433681190v0"])
-    with pytest.raises(MissingError) as error:
-        nsys.export_sqlite(report, nsys.find())
-    assert f"{newer.path} (2026.2.1.210)" in error.value.fix
-
-
-@pytest.mark.parametrize("cut", [0, 50, 4096])
-def test_an_export_that_is_not_whole_is_a_full_disk(cut: int, report: Path, fake: FakeNsys) -> None:
-    fake.behave(cut=cut)
-    with pytest.raises(CaptureError, match="not whole") as error:
-        nsys.export_sqlite(report, nsys.find())
-    assert "as on a full disk" in refused(error.value)
+def test_an_export_that_is_not_whole_is_a_full_disk(report: Path, fake: FakeNsys, ends: Ends) -> None:
+    whole = sqlite_file("META_DATA_EXPORT", "StringIds")
+    for made in (None, b"", whole[:50], whole[:4096], sqlite_file("StringIds")):
+        ends(made=made)
+        with pytest.raises(CaptureError, match="not whole") as error:
+            nsys.export_sqlite(report, nsys.find())
+        assert "as on a full disk" in refused(error.value)
     assert left(report) == ["a.b.nsys-rep"]
 
 
-def test_an_export_without_its_last_table_is_not_whole(report: Path, fake: FakeNsys) -> None:
-    (fake.folder / "export.sqlite").unlink()
-    fake.exports("StringIds")
-    with pytest.raises(CaptureError, match="not whole"):
-        nsys.export_sqlite(report, nsys.find())
+def test_an_export_that_hangs_or_is_killed_or_has_no_report(report: Path, fake: FakeNsys, ends: Ends) -> None:
+    for how, words in (({"code": -9}, "SIGKILL"), ({"timed_out": True, "code": 143}, "did not end within 1800 s")):
+        ends(**how)
+        with pytest.raises(CaptureError) as error:
+            nsys.export_sqlite(report, nsys.find())
+        assert words in refused(error.value)
     assert left(report) == ["a.b.nsys-rep"]
-
-
-def test_an_export_that_hangs_or_is_killed(report: Path, fake: FakeNsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_nsys_process, "_GRACE_S", 0.3)
-    fake.behave(fails="killed")
-    with pytest.raises(CaptureError) as error:
-        nsys.export_sqlite(report, nsys.find())
-    assert "SIGKILL" in refused(error.value)
-    fake.behave(fails="hang")
-    with pytest.raises(CaptureError) as error:
-        nsys.export_sqlite(report, nsys.find(), timeout_s=0.5)
-    assert "did not end within 0.5 s" in refused(error.value)
-    assert left(report) == ["a.b.nsys-rep"]
-
-
-def test_a_report_that_is_not_there(fake: FakeNsys, tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="not there") as error:
-        nsys.export_sqlite(tmp_path / "x.nsys-rep", nsys.find())
-    assert refused(error.value)
+    with pytest.raises(MissingError, match="not there") as missing:
+        nsys.export_sqlite(report.with_name("x.nsys-rep"), nsys.find())
+    assert refused(missing.value)
 
 
 # --- the real one ---------------------------------------------------------------------------
@@ -716,6 +642,7 @@ def recorded(real: nsys.Nsys, tmp_path: Path) -> nsys.Profile:
     return profile
 
 
+@pytest.mark.nightly
 def test_a_real_nsys_records_the_ranges_of_a_cpu_process(real: nsys.Nsys, recorded: nsys.Profile) -> None:
     assert recorded.report.name == "a 100%.b.nsys-rep"
     assert sorted(path.name for path in recorded.report.parent.iterdir()) == ["a 100%.b.log", "a 100%.b.nsys-rep"]
@@ -735,17 +662,20 @@ def test_a_real_nsys_records_the_ranges_of_a_cpu_process(real: nsys.Nsys, record
     assert counts[False] > counts[True], "tables without rows are left out of a lazy export"
 
 
+@pytest.mark.nightly
 def test_a_real_nsys_knows_the_options_of_its_version(real: nsys.Nsys) -> None:
     for option in (*_nsys_find.OPTIONS, _nsys_find.SOFTWARE_TRACE):
         by_version = real.version >= option.since
         assert real.knows(option) == by_version, f"{option.text} in {real.version_text}"
 
 
+@pytest.mark.nightly
 def test_a_real_nsys_without_a_capture_range_records_nothing(real: nsys.Nsys, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="nsys recorded nothing"):
         nsys.run_profile(real, python(""), tmp_path / "nsys", trace=("nvtx",), timeout_s=120.0)
 
 
+@pytest.mark.nightly
 def test_a_real_nsys_passes_on_how_the_worker_ended(real: nsys.Nsys, tmp_path: Path) -> None:
     for code, words in (("raise SystemExit('own words')", "own words (exit code 1)"),
                         ("import os; os.kill(os.getpid(), 9)", "SIGKILL")):  # fmt: skip
@@ -754,6 +684,7 @@ def test_a_real_nsys_passes_on_how_the_worker_ended(real: nsys.Nsys, tmp_path: P
         assert words in error.value.why
 
 
+@pytest.mark.nightly
 def test_a_real_nsys_that_is_interrupted_leaves_nothing(
     real: nsys.Nsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -778,6 +709,7 @@ def started_here(folder: Path) -> Iterator[int]:
                 yield int(environ.parent.name)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("content", ["hello\n", "cut"])
 def test_a_real_nsys_says_what_is_no_report(
     content: str, real: nsys.Nsys, recorded: nsys.Profile, tmp_path: Path
