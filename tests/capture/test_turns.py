@@ -51,6 +51,7 @@ def alive(pid: int) -> bool:
 # --- turns of real sessions -----------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_sides_take_turns_and_the_one_that_waits_is_quiet() -> None:
     """By CPU time: with two threads each, ONNX Runtime's would spin on into the turn of the other."""
     one, other = variant(threads=2), variant(MODEL, "a variant", "enable_mem_pattern=0", threads=2)
@@ -69,6 +70,7 @@ def test_sides_take_turns_and_the_one_that_waits_is_quiet() -> None:
     assert not alive(b.pid)
 
 
+@pytest.mark.nightly
 def test_a_turn_holds_one_inference_at_least(tmp_path: Path) -> None:
     with opened(variant(), warmup_ms=0) as side:
         assert len(side.turn(0)) == 1
@@ -94,6 +96,7 @@ def test_pairs_begin_with_each_side_in_turn() -> None:
     assert "".join(said) == "BAAB"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_round_is_of_fresh_processes_whichever_begins(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
@@ -114,6 +117,7 @@ def test_a_round_is_of_fresh_processes_whichever_begins(first: int, monkeypatch:
 # --- what can go wrong ----------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_a_side_that_is_killed_is_said_to_be() -> None:
     with opened(variant(), warmup_ms=0) as side:
         threading.Timer(0.2, os.kill, (side.pid, signal.SIGKILL)).start()
@@ -124,6 +128,7 @@ def test_a_side_that_is_killed_is_said_to_be() -> None:
             side.turn(1)
 
 
+@pytest.mark.nightly
 def test_a_side_that_hangs_is_given_up_and_ended() -> None:
     with opened(variant(), warmup_ms=0) as side:
         os.kill(side.pid, signal.SIGSTOP)
@@ -140,6 +145,7 @@ def in_place_of_the_worker(folder: Path, monkeypatch: pytest.MonkeyPatch, body: 
     monkeypatch.setattr(sys, "executable", str(script))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("body", "what", "why"),
     [
@@ -179,6 +185,7 @@ def held(path: Path, shape: tuple[int, ...]) -> Variant:
     return Variant(name="a variant", inputs=inputs, session=SessionRequest(model=str(path), threads=1))
 
 
+@pytest.mark.process
 def test_what_onnx_runtime_has_against_a_variant_comes_back_with_its_exit_code(tmp_path: Path) -> None:
     with (
         pytest.raises(TrtprofError, match="acme:FlashThing") as error,
@@ -193,6 +200,7 @@ def test_what_onnx_runtime_has_against_a_variant_comes_back_with_its_exit_code(t
         pass
 
 
+@pytest.mark.nightly
 def test_ctrl_c_ends_all_sides() -> None:
     pids: list[int] = []
 
@@ -208,6 +216,7 @@ def test_ctrl_c_ends_all_sides() -> None:
     assert [alive(pid) for pid in pids] == [False, False]
 
 
+@pytest.mark.nightly
 def test_a_variant_whose_threads_never_sleep_cannot_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ready, turn = turns.Ready(made_ns=1, run_ns=1), Turn(samples=(1,), quiet=False)
     said = [msgspec.json.encode(each).decode() for each in (ready, turn)]
@@ -219,6 +228,7 @@ def test_a_variant_whose_threads_never_sleep_cannot_take_turns(tmp_path: Path, m
         assert "busy while it waits" in error.value.why
 
 
+@pytest.mark.nightly
 def test_what_libraries_print_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"

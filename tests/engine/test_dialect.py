@@ -55,6 +55,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("version", TENSORRT)
 def test_the_real_bindings_have_just_the_names_that_the_list_says(version: str, tmp_path: Path) -> None:
     numbers = parse_version(version)

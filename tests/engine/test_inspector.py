@@ -330,9 +330,8 @@ def test_log_of_a_build_with_dynamic_shapes() -> None:
 # --- formats and dtypes ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "dtype", "vector"),
-    [
+def test_formats(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str, int]] = [
         ("Float", "fp32", 1),
         ("Half", "fp16", 1),
         ("BFloat16", "bf16", 1),
@@ -365,13 +364,13 @@ def test_log_of_a_build_with_dynamic_shapes() -> None:
         ("N/A due to dynamic shapes", "", 1),
         ("Format not available due to dynamic shapes", "", 1),
         ("Unknown format", "", 1),
-    ],
-)
-def test_formats(text: str, dtype: str, vector: int) -> None:
-    read = parse_format(text)
-    assert (read.dtype, read.vector) == (dtype, vector)
-    assert read.axis(4) == (1 if vector > 1 else None)
-    assert read.axis(2) is None
+    ]
+    for text, dtype, vector in cases:
+        with subtests.test(str(text)[:80]):
+            read = parse_format(text)
+            assert (read.dtype, read.vector) == (dtype, vector)
+            assert read.axis(4) == (1 if vector > 1 else None)
+            assert read.axis(2) is None
 
 
 def test_a_format_with_three_spatial_dimensions_pads_the_fourth_from_the_end() -> None:
@@ -420,9 +419,8 @@ def test_padded_rows_are_counted_without_the_padding_and_said(tmp_path: Path) ->
 # --- names ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "nodes"),
-    [
+def test_nodes_of_a_name(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, list[str]]] = [
         ("Conv_0 + Relu_1", ["Conv_0", "Relu_1"]),
         ("/a/Conv || /b/Conv", ["/a/Conv", "/b/Conv"]),
         ("c.weight + QuantizeLinear_7 + Conv_9 + PWN(Clip_13)", ["c.weight", "QuantizeLinear_7", "Conv_9", "Clip_13"]),
@@ -446,29 +444,28 @@ def test_padded_rows_are_counted_without_the_padding_and_said(tmp_path: Path) ->
         ("a + a", ["a"]),
         ("PWN(unbalanced", ["PWN(unbalanced"]),
         ("", []),
-    ],
-)  # fmt: skip
-def test_nodes_of_a_name(name: str, nodes: list[str]) -> None:
-    assert list(name_nodes(name).nodes) == nodes
-    assert name_nodes(name).is_range == ("..." in name)
+    ]
+    for name, nodes in cases:
+        with subtests.test(str(name)[:80]):
+            assert list(name_nodes(name).nodes) == nodes
+            assert name_nodes(name).is_range == ("..." in name)
 
 
-@pytest.mark.parametrize(
-    ("name", "serves"),
-    [
+def test_reformats_and_copies_serve_a_layer_and_compute_no_node(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("Reformatting CopyNode for Input Tensor 0 to conv1 + relu1", "conv1 + relu1"),
         ("Reformatting CopyNode for Output Tensor 12 to PWN(a) [profile 1]", "PWN(a)"),
         ("shuffle3 copy", "shuffle3"),
         ("shuffle3 copy [profile 2]", "shuffle3"),
         ("conv1 + relu1", ""),
         ("copy of a", ""),
-    ],
-)
-def test_reformats_and_copies_serve_a_layer_and_compute_no_node(name: str, serves: str, tmp_path: Path) -> None:
-    assert layer_served(name) == serves
-    (only,) = read_layer_info(write(tmp_path, [layer(name, "Reformat")])).layers
-    assert only.serves == serves
-    assert bool(only.onnx_nodes) == (not serves)
+    ]
+    for name, serves in cases:
+        with subtests.test(str(name)[:80]):
+            assert layer_served(name) == serves
+            (only,) = read_layer_info(write(tmp_path, [layer(name, "Reformat")])).layers
+            assert only.serves == serves
+            assert bool(only.onnx_nodes) == (not serves)
 
 
 NODE_NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12) | st.sampled_from(
@@ -515,15 +512,17 @@ LAYERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_all_forms_say_the_same(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    cases: list[Any] = [
         {"Layers": LAYERS, "Bindings": ["x", "y"]},
         {"layers": LAYERS, "bindings": ["x", "y"]},
         {"LayerInfo": LAYERS, "Bindings": ["x", "y"]},
         {"layerInfo": LAYERS, "Bindings": ["x", "y"]},
-        "\n--- Layer 0 ---\n" + json.dumps(LAYERS[0], indent=2) + "\n--- Layer 1: {ForeignNode[a]} ---\n"
-        + json.dumps(LAYERS[1]) + '\n{"Bindings": ["x", "y"]}\n',
+        "\n--- Layer 0 ---\n"
+        + json.dumps(LAYERS[0], indent=2)
+        + "\n--- Layer 1: {ForeignNode[a]} ---\n"
+        + json.dumps(LAYERS[1])
+        + '\n{"Bindings": ["x", "y"]}\n',
         "\n".join(json.dumps(one) for one in LAYERS) + '\n{"Bindings": ["x", "y"]}',
         "[11/01/2024-10:32:57] [I] a\n" + json.dumps({"Layers": LAYERS, "Bindings": ["x", "y"]}) + "\n&&&& PASSED",
         "\ufeff" + json.dumps({"Layers": LAYERS, "Bindings": ["x", "y"]}),
@@ -533,18 +532,16 @@ LAYERS = [
         "".join(f"[07/02/2026-03:30:41] [TRT] [V] {line}\n" for line in ["Layers:", *map(one_line, LAYERS)])
         + "Bindings:\nx\ny\n",
         f"[V] Layers:\n{one_line(LAYERS[0])}\n[I] [TRT] another thread\n{one_line(LAYERS[1])}\n\nBindings:\nx\ny",
-    ],
-    ids=["Layers", "layers", "LayerInfo", "layerInfo", "headers", "objects", "amid a log", "BOM", "UTF-16", "text",
-         "CRLF", "prefixes", "interrupted"],
-)  # fmt: skip
-def test_all_forms_say_the_same(content: Any, tmp_path: Path) -> None:
-    plan = read_layer_info(write(tmp_path, content))
-    expected = read_layer_info(write(tmp_path, {"Layers": LAYERS, "Bindings": ["x", "y"]}, "expected.json"))
-    assert [msgspec.structs.replace(one, attributes={}) for one in plan.layers] == [
-        msgspec.structs.replace(one, attributes={}) for one in expected.layers
     ]
-    assert plan.layers[0].attributes == {"Kernel": (3, 3)}
-    assert [(one.name, one.mode) for one in plan.bindings] == [("x", "input"), ("y", "output")]
+    for content in cases:
+        with subtests.test(str(content)[:80]):
+            plan = read_layer_info(write(tmp_path, content))
+            expected = read_layer_info(write(tmp_path, {"Layers": LAYERS, "Bindings": ["x", "y"]}, "expected.json"))
+            assert [msgspec.structs.replace(one, attributes={}) for one in plan.layers] == [
+                msgspec.structs.replace(one, attributes={}) for one in expected.layers
+            ]
+            assert plan.layers[0].attributes == {"Kernel": (3, 3)}
+            assert [(one.name, one.mode) for one in plan.bindings] == [("x", "input"), ("y", "output")]
 
 
 def test_a_list_of_layers_alone_has_no_bindings(tmp_path: Path) -> None:
@@ -678,9 +675,8 @@ def test_lines_that_are_no_layer(line: str) -> None:
 # --- what is not layer information ----------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
+def test_what_is_not_layer_information_says_so(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[Any, str]] = [
         ("", "is empty"),
         (" \n", "is empty"),
         ({"Layers": []}, "describes no layers"),
@@ -703,12 +699,12 @@ def test_lines_that_are_no_layer(line: str) -> None:
         ("[V] a\n[E] first\n[E] no kernel for it\n[V] b\n", "ends without an engine: no kernel for it"),
         (b"ftrt\0\0\1", "is a binary file"),
         (b"ftrt" + bytes(10_000), "only TensorRT can read"),
-    ],
-)
-def test_what_is_not_layer_information_says_so(content: Any, says: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        read_layer_info(write(tmp_path, content))
-    assert says in refused(caught.value)
+    ]
+    for content, says in cases:
+        with subtests.test(str(content)[:80]):
+            with pytest.raises(UsageError) as caught:
+                read_layer_info(write(tmp_path, content))
+            assert says in refused(caught.value)
 
 
 def test_a_missing_file_is_missing(tmp_path: Path) -> None:
@@ -757,9 +753,8 @@ def test_profile_without_median_and_count(tmp_path: Path) -> None:
     assert profile.notes == ("the number of iterations is not told",)
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
+def test_what_is_not_a_profile_says_so(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[Any, str]] = [
         ([{"count": 1}], "holds no layers"),
         ([], "is no profile"),
         ({"Layers": LAYERS}, "it is layer information"),
@@ -773,16 +768,18 @@ def test_profile_without_median_and_count(tmp_path: Path) -> None:
         ('[{"name": "a", "averageMs": 1', "cut short"),
         ([{"name": "a", "timeMs": 1}, profile_row()], "layer 0 (a) has no averageMs"),
         ("no table", "holds no profile"),
-        ("=== Profile (3 iterations ) ===\nTime(ms) Avg.(ms) Median(ms) Time(%) Layer\n 0.0 0.0 0.0 100.0 Total\n",
-         "no layers"),
+        (
+            "=== Profile (3 iterations ) ===\nTime(ms) Avg.(ms) Median(ms) Time(%) Layer\n 0.0 0.0 0.0 100.0 Total\n",
+            "no layers",
+        ),
         ("Time(ms) Avg.(ms) Median(ms) Time(%) Layer\n 1.0 nan 0.0 9.0 conv1\n", "conv1: average is nan"),
         (b"ftrt\0", "is a binary file, not a profile"),
-    ],
-)  # fmt: skip
-def test_what_is_not_a_profile_says_so(content: Any, says: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        read_profile(write(tmp_path, content))
-    assert says in refused(caught.value)
+    ]
+    for content, says in cases:
+        with subtests.test(str(content)[:80]):
+            with pytest.raises(UsageError) as caught:
+                read_profile(write(tmp_path, content))
+            assert says in refused(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -830,9 +827,8 @@ def test_times_in_ns(tmp_path: Path) -> None:
     assert (read.h2d_ns, read.d2h_ns) == ((0, 0), (125_000, 125_000))
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
+def test_what_are_not_times_says_so(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[Any, str]] = [
         ([], "holds no times of inferences"),
         ([profile_row()], "holds no times of inferences"),
         ({"Layers": []}, "holds no times of inferences"),
@@ -840,12 +836,12 @@ def test_times_in_ns(tmp_path: Path) -> None:
         ([{"latencyMs": 1, "computeMs": "?"}], "computeMs is ?"),
         ([{"latencyMs": 1, "startEnqMs": 2, "endEnqMs": 1}], "endEnqMs - startEnqMs is -1"),
         ("[{", "cut short"),
-    ],
-)
-def test_what_are_not_times_says_so(content: Any, says: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        read_times(write(tmp_path, content))
-    assert says in refused(caught.value)
+    ]
+    for content, says in cases:
+        with subtests.test(str(content)[:80]):
+            with pytest.raises(UsageError) as caught:
+                read_times(write(tmp_path, content))
+            assert says in refused(caught.value)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=12))

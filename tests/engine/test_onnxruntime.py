@@ -334,7 +334,7 @@ def test_messages_are_cleaned(raw: str, expected: str) -> None:
     assert clean_message(RuntimeError(raw)) == expected
 
 
-@pytest.mark.process
+@pytest.mark.nightly
 def test_a_graph_is_saved_by_a_process_that_a_model_may_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_graph(SessionRequest(model=str(SAMPLES / "gemv.onnx"), threads=1), tmp_path)
     assert layers_from_file(tmp_path / ENGINE_GRAPH)

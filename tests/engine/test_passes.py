@@ -41,6 +41,7 @@ def outputs_of(path: Path) -> np.ndarray:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("chosen", PASSES, ids=lambda one: one.name)
 def test_a_pass_leaves_fewer_nodes_and_the_same_outputs(chosen: Pass, tmp_path: Path) -> None:
     if chosen.missing():
@@ -56,6 +57,7 @@ def test_a_pass_leaves_fewer_nodes_and_the_same_outputs(chosen: Pass, tmp_path: 
     assert source.read_bytes() == as_it_was
 
 
+@pytest.mark.nightly
 def test_the_transformers_of_onnxruntime_fuse_as_the_type_that_leaves_the_fewest_nodes(tmp_path: Path) -> None:
     chosen = next(one for one in PASSES if one.name == "ort-transformers")
     if chosen.missing():
@@ -88,7 +90,7 @@ FAILING = {
 }
 
 
-@pytest.mark.process
+@pytest.mark.nightly
 def test_a_pass_that_fails_is_one_error_that_says_how(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:

@@ -16,7 +16,6 @@ from trtprof.base.errors import CaptureError, MissingError, UsageError
 from trtprof.base.progress import Line
 from trtprof.base.records import Ceilings, Device, Work
 from trtprof.base.units import SPECIAL_FLOPS
-from trtprof.hardware import calibrate as calibrate_module
 from trtprof.hardware._exchange import Measured, MeasureRequest
 from trtprof.hardware._fit import Reading
 from trtprof.hardware._measure import _Bench, _ladder, _workloads
@@ -29,7 +28,7 @@ from trtprof.hardware._workloads import (
     special_workloads,
     vector_workloads,
 )
-from trtprof.hardware.calibrate import QUICK_BAND, calibrate, measure_in_child, merge
+from trtprof.hardware.calibrate import QUICK_BAND, calibrate, merge
 from trtprof.hardware.gpus import ridge_points
 from trtprof.source.load import load_model, source_of
 
@@ -217,14 +216,6 @@ def test_a_missing_ceiling_is_an_error_and_never_zero() -> None:
         calibrate(1, device=DEVICE, measure=measure)
 
 
-@pytest.mark.process
-def test_a_child_that_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrate_module, "TIMEOUT_SECONDS", 0.1)
-    with pytest.raises(CaptureError, match="the calibration with 1 thread hangs") as error:
-        measure_in_child(MeasureRequest(threads=1, seconds=1.0, cache_bytes=0, memory_bytes=0))
-    assert "fewer threads" in error.value.fix
-
-
 # --- workloads ------------------------------------------------------------------------------
 
 
@@ -272,16 +263,17 @@ def test_every_special_function_has_a_workload() -> None:
     assert {load.task.ceiling for load in special_workloads([1 << 20])} == {f"special {name}" for name in SPECIAL_FLOPS}
 
 
-@pytest.mark.parametrize("load", SMALL, ids=names)
-def test_a_run_is_worth_what_the_cost_model_counts(load: Workload, tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(load.build().model)
-    found = inspection_of(source_of(load_model(path)))
-    assert not found.unsupported
-    assert counted(load, found.total) == load.task.amount
-    kind, _, dtype = load.task.ceiling.partition(" ")
-    if kind in ("tensor", "vector"):
-        assert {node.work.dtype for node in found.nodes if node.work is not None} == {dtype}
+def test_a_run_is_worth_what_the_cost_model_counts(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for load in SMALL:
+        with subtests.test(str(load)[:80]):
+            path = tmp_path / "model.onnx"
+            path.write_bytes(load.build().model)
+            found = inspection_of(source_of(load_model(path)))
+            assert not found.unsupported
+            assert counted(load, found.total) == load.task.amount
+            kind, _, dtype = load.task.ceiling.partition(" ")
+            if kind in ("tensor", "vector"):
+                assert {node.work.dtype for node in found.nodes if node.work is not None} == {dtype}
 
 
 def counted(load: Workload, work: Work) -> int:
@@ -291,13 +283,14 @@ def counted(load: Workload, work: Work) -> int:
     return {"tensor": work.tensor_flops, "vector": work.vector_flops, "cache": work.bytes}[kind]
 
 
-@pytest.mark.parametrize("load", memory_workloads("cache", [1 << 20]), ids=names)
-def test_the_working_set_is_what_the_ladder_asked_for(load: Workload) -> None:
-    graph = load.build()
-    touched = graph.inputs if graph.in_place else (*graph.inputs, *graph.outputs)
-    if load.kind == "EyeLike":  # only the shape of its input is used
-        touched = graph.outputs
-    assert sum(port.nbytes for port in touched) == pytest.approx(1 << 20, rel=0.02)
+def test_the_working_set_is_what_the_ladder_asked_for(subtests: pytest.Subtests) -> None:
+    for load in memory_workloads("cache", [1 << 20]):
+        with subtests.test(str(load)[:80]):
+            graph = load.build()
+            touched = graph.inputs if graph.in_place else (*graph.inputs, *graph.outputs)
+            if load.kind == "EyeLike":  # only the shape of its input is used
+                touched = graph.outputs
+            assert sum(port.nbytes for port in touched) == pytest.approx(1 << 20, rel=0.02)
 
 
 def test_numpy_moves_what_its_tasks_say() -> None:
@@ -328,25 +321,19 @@ def test_an_empty_chain_has_the_length_and_inputs_asked_for() -> None:
 # --- the real thing -------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["full", "quick"])
-def real(request: pytest.FixtureRequest) -> Ceilings:
+@pytest.mark.nightly
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_real_calibration_is_sane(quick: bool) -> None:
+    said: list[str] = []
     device = msgspec.structs.replace(DEVICE, cores=1, cache_bytes=8 << 20)
-    SAID.clear()
-    return calibrate(1, seconds=1.0, quick=request.param == "quick", device=device, progress=SAID.append)
-
-
-SAID: list[str] = []
-"""What the last real calibration told."""
-
-
-@pytest.mark.usefixtures("real")
-def test_a_real_calibration_tells_how_far_it_is_and_what_is_left() -> None:
-    counted = [line for line in SAID if "timings of" in line]
+    real = calibrate(1, seconds=1.0, quick=quick, device=device, progress=said.append)
+    counted = [line for line in said if "timings of" in line]
     assert counted
     assert all(isinstance(line, Line) and line.startswith("1 thread: ") for line in counted)
-
-
-def test_a_real_calibration_is_sane(real: Ceilings) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(real), type=Ceilings) == real
+    # Each is bounded by its own rate or that of products; a wrong count of FLOP would show here.
+    for dtype in ("fp32", "fp64", "int8"):
+        assert real.measurements[f"vector {dtype}"].value <= real.attainable.vector_flops_per_s[dtype]
     assert real.attainable.tensor_flops_per_s["fp32"] > 1e9
     assert set(real.attainable.tensor_flops_per_s) >= {"fp32", "fp64", "int8", "uint8"}
     assert set(real.attainable.special_per_s) == set(SPECIAL_FLOPS)
@@ -371,16 +358,6 @@ def test_a_real_calibration_is_sane(real: Ceilings) -> None:
     assert real.profiler_gap_ns >= 0
     assert real.probe_ns > real.call_ns
     assert all(m.value >= 0 and (m.spread is None or m.spread >= 0) for m in real.measurements.values())
-
-
-def test_no_elementwise_op_is_faster_than_its_ceiling(real: Ceilings) -> None:
-    """Each is bounded by its own rate or that of products; a wrong count of FLOP would show here."""
-    for dtype in ("fp32", "fp64", "int8"):
-        assert real.measurements[f"vector {dtype}"].value <= real.attainable.vector_flops_per_s[dtype]
-
-
-def test_a_real_calibration_survives_json(real: Ceilings) -> None:
-    assert msgspec.json.decode(msgspec.json.encode(real), type=Ceilings) == real
 
 
 @pytest.mark.parametrize("content", [b'[{"cat" : "Node",', None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import sys
 import uuid
@@ -115,18 +116,19 @@ def test_a_gpu_with_all_that_its_driver_tells(driver: Callable[..., FakeNvml]) -
     assert gpu.application_sm_clock_mhz is None  # GeForce has none
 
 
-@pytest.mark.parametrize("error", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-                                   pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_UNKNOWN, 4711])  # fmt: skip
-@pytest.mark.parametrize("question", [key for key in A100 if key != "nvmlDeviceGetUUID"], ids=str)
-def test_one_question_refused_loses_no_other_field(driver: Callable[..., FakeNvml], question: Any, error: int) -> None:
+def test_one_question_refused_loses_no_other_field(driver: Callable[..., FakeNvml], subtests: pytest.Subtests) -> None:
     device = {**A100, "nvmlDeviceGetMigMode": [0, 0]}
     driver(device)
     whole = msgspec.to_builtins(only())
-    driver({**device, question: pynvml.NVMLError(error)})
-    less = msgspec.to_builtins(only())
-    differing = {key for key in whole if whole[key] != less[key]}
-    assert 1 <= len(differing) <= 2  # memory has a size and what is free; bandwidth needs clock and width
-    assert all(less[key] is None or key == "name" for key in differing if key not in ("compute_capability", "sms"))
+    errors = itertools.cycle((pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION, 4711))
+    for question in [key for key in A100 if key != "nvmlDeviceGetUUID"]:
+        with subtests.test(str(question)):
+            driver({**device, question: pynvml.NVMLError(next(errors))})
+            less = msgspec.to_builtins(only())
+            differing = {key for key in whole if whole[key] != less[key]}
+            assert 1 <= len(differing) <= 2  # memory has a size and what is free; bandwidth needs clock and width
+            kept = ("compute_capability", "sms")
+            assert all(less[key] is None or key == "name" for key in differing if key not in kept)
 
 
 def test_a_driver_that_answers_nothing_still_gives_a_device(driver: Callable[..., FakeNvml]) -> None:
@@ -146,23 +148,22 @@ def test_a_lost_gpu_is_said_and_the_others_are_listed(driver: Callable[..., Fake
     assert note == "GPU 1 cannot be read: GPU is lost"
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
+def test_why_there_is_no_gpu(driver: Callable[..., FakeNvml], subtests: pytest.Subtests) -> None:
+    cases: list[tuple[int, str]] = [
         (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no NVIDIA driver is installed"),
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "kernel module is not loaded"),
         (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "different versions"),
         (pynvml.NVML_ERROR_NO_PERMISSION, "may not talk to the NVIDIA driver"),
         (pynvml.NVML_ERROR_TIMEOUT, "NVML does not start: Timeout"),
-    ],
-)
-def test_why_there_is_no_gpu(driver: Callable[..., FakeNvml], code: int, words: str) -> None:
-    driver(start=code)
-    found, note = nvml.gpus()
-    assert found == ()
-    assert words in note
-    assert nvml.sm_clock_mhz(0) is None
-    assert nvml.throttle_reasons(0) == ()
+    ]
+    for code, words in cases:
+        with subtests.test(str(code)[:80]):
+            driver(start=code)
+            found, note = nvml.gpus()
+            assert found == ()
+            assert words in note
+            assert nvml.sm_clock_mhz(0) is None
+            assert nvml.throttle_reasons(0) == ()
 
 
 def test_a_driver_without_a_gpu(driver: Callable[..., FakeNvml]) -> None:
@@ -247,19 +248,26 @@ def test_bandwidth_from_clock_and_width_is_the_datasheet_s(name: str, clock_mhz:
     assert nvml.dram_bytes_per_s(clock_mhz, bus_bits) == pytest.approx(gpus.find(name).dram_bytes_per_s.value, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("NVIDIA GeForce RTX 3080", "geforce"), ("NVIDIA TITAN RTX", "workstation"), ("Quadro RTX 8000", "workstation"),
-        ("NVIDIA RTX A6000", "workstation"), ("NVIDIA RTX 6000 Ada Generation", "workstation"),
-        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "workstation"), ("NVIDIA T1000 8GB", "workstation"),
-        ("Orin (nvgpu)", "jetson"), ("NVIDIA Thor", "jetson"), ("Xavier", "jetson"),
-        ("Tesla T4", "datacenter"), ("NVIDIA L4", "datacenter"), ("NVIDIA A10", "datacenter"),
+def test_product_class(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
+        ("NVIDIA GeForce RTX 3080", "geforce"),
+        ("NVIDIA TITAN RTX", "workstation"),
+        ("Quadro RTX 8000", "workstation"),
+        ("NVIDIA RTX A6000", "workstation"),
+        ("NVIDIA RTX 6000 Ada Generation", "workstation"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "workstation"),
+        ("NVIDIA T1000 8GB", "workstation"),
+        ("Orin (nvgpu)", "jetson"),
+        ("NVIDIA Thor", "jetson"),
+        ("Xavier", "jetson"),
+        ("Tesla T4", "datacenter"),
+        ("NVIDIA L4", "datacenter"),
+        ("NVIDIA A10", "datacenter"),
         ("NVIDIA H100 80GB HBM3", "datacenter"),
-    ],
-)  # fmt: skip
-def test_product_class(name: str, kind: str) -> None:
-    assert nvml.product_class(name) == kind
+    ]
+    for name, kind in cases:
+        with subtests.test(str(name)[:80]):
+            assert nvml.product_class(name) == kind
 
 
 def test_every_datasheet_is_of_the_class_that_its_driver_names_tell() -> None:
@@ -314,20 +322,19 @@ def test_of_boards_that_share_a_name_the_properties_decide() -> None:
     assert nvml.spec_of(live)[0] is LARGE
 
 
-@pytest.mark.parametrize(
-    ("name", "cc", "sms", "gib", "slug"),
-    [
+def test_shipped_datasheets_are_told_apart(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str, int, int, str]] = [
         ("NVIDIA GeForce RTX 3080", "8.6", 68, 10, "rtx-3080"),
         ("NVIDIA GeForce RTX 3080", "8.6", 70, 12, "rtx-3080-12gb"),
         ("NVIDIA GeForce RTX 4060 Ti", "8.9", 34, 8, "rtx-4060-ti"),
         ("NVIDIA GeForce RTX 4060 Ti", "8.9", 34, 16, "rtx-4060-ti-16gb"),
         ("NVIDIA A100-SXM4-80GB", "8.0", 108, 80, "a100-sxm4-80gb"),
         ("NVIDIA H100 80GB HBM3", "9.0", 132, 80, "h100-sxm5"),
-    ],
-)
-def test_shipped_datasheets_are_told_apart(name: str, cc: str, sms: int, gib: int, slug: str) -> None:
-    live = LiveGpu(index=0, name=name, compute_capability=cc, sms=sms, memory_bytes=gib * GIB)
-    assert nvml.spec_of(live)[0].slug == slug
+    ]
+    for name, cc, sms, gib, slug in cases:
+        with subtests.test(str(name)[:80]):
+            live = LiveGpu(index=0, name=name, compute_capability=cc, sms=sms, memory_bytes=gib * GIB)
+            assert nvml.spec_of(live)[0].slug == slug
 
 
 @pytest.mark.usefixtures("known")

@@ -209,16 +209,18 @@ def test_zero_threads_share_the_file_of_all_cores(bench: Bench, tmp_path: Path) 
         load(bench, tmp_path, -3)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b'{"schema_version": "x"}', b"[" * 100_000])
-def test_a_corrupt_file_is_said_and_measured_again(bench: Bench, tmp_path: Path, content: bytes) -> None:
-    load(bench, tmp_path)
-    (path,) = files(tmp_path)
-    path.write_bytes(content)
-    said: list[str] = []
-    assert not load(bench, tmp_path, said=said).cached
-    assert "not readable" in said[0]
-    assert path.name in said[0]
-    assert load(bench, tmp_path).cached
+def test_a_corrupt_file_is_said_and_measured_again(bench: Bench, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    cases: list[bytes] = [b"", b"{", b"\xff\xfe", b"[1]", b'{"schema_version": "x"}', b"[" * 100_000]
+    for content in cases:
+        with subtests.test(str(content)[:80]):
+            load(bench, tmp_path)
+            (path,) = files(tmp_path)
+            path.write_bytes(content)
+            said: list[str] = []
+            assert not load(bench, tmp_path, said=said).cached
+            assert "not readable" in said[0]
+            assert path.name in said[0]
+            assert load(bench, tmp_path).cached
 
 
 @pytest.mark.parametrize("key", ["schema_version", "method_version"])
@@ -253,21 +255,23 @@ IMPOSSIBLE: dict[str, tuple[tuple[str, ...], object]] = {
 }
 
 
-@pytest.mark.parametrize("what", IMPOSSIBLE)
-def test_ceilings_that_no_device_has_are_measured_again(bench: Bench, tmp_path: Path, what: str) -> None:
-    load(bench, tmp_path)
-    (path,) = files(tmp_path)
-    document = json.loads(path.read_text())
-    place, value = IMPOSSIBLE[what]
-    part = document["ceilings"]
-    for key in place[:-1]:
-        part = part[key]
-    part[place[-1]] = value
-    path.write_text(json.dumps(document))
-    said: list[str] = []
-    assert not load(bench, tmp_path, said=said).cached
-    assert "measuring again" in said[0]
-    assert load(bench, tmp_path).cached
+def test_ceilings_that_no_device_has_are_measured_again(
+    bench: Bench, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    for what, (place, value) in IMPOSSIBLE.items():
+        with subtests.test(str(what)[:80]):
+            load(bench, tmp_path)
+            (path,) = files(tmp_path)
+            document = json.loads(path.read_text())
+            part = document["ceilings"]
+            for key in place[:-1]:
+                part = part[key]
+            part[place[-1]] = value
+            path.write_text(json.dumps(document))
+            said: list[str] = []
+            assert not load(bench, tmp_path, said=said).cached
+            assert "measuring again" in said[0]
+            assert load(bench, tmp_path).cached
 
 
 @pytest.mark.parametrize(("factor", "kept"), [(0.9, True), (1.9, True), (2.1, False), (0.9e-3, False)])

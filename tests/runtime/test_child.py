@@ -58,7 +58,7 @@ def test_a_child_relays_its_progress_and_leaves_no_log(tmp_path: Path, monkeypat
     assert not (tmp_path / "run.log").exists()
 
 
-@pytest.mark.process
+@pytest.mark.nightly
 def test_whatever_lies_in_the_working_folder_shadows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """People keep an onnx.py or a trtprof/ of their own beside their model."""
     (tmp_path / "onnx.py").write_text("raise SystemExit('shadowed')")

@@ -12,12 +12,9 @@ from trtprof.runtime import child
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("before", [None, "", "0"])
-def test_our_package_turns_it_off_whatever_the_user_has_set(before: str | None) -> None:
+def test_our_package_turns_it_off_whatever_the_user_has_set() -> None:
     names = ("ORT_DISABLE_TELEMETRY", "RAY_USAGE_STATS_ENABLED")
-    environment = {name: value for name, value in os.environ.items() if name not in names}
-    if before is not None:
-        environment |= {names[0]: before, names[1]: "1"}
+    environment = {**os.environ, names[0]: "0", names[1]: "1"}
     code = f"import os, sys, trtprof; print(*map(os.environ.get, {names}), {{'ray', 'onnxruntime'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "0", "set()"]

@@ -12,11 +12,10 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import msgspec
 import onnx
@@ -95,14 +94,7 @@ def plan_text(message: str) -> str:
 
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
-    # Ctrl-C reaches the whole process group. An exception in a callback would end in std::terminate; the
-    # parent kills this process instead.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    faulthandler.enable()
-    child.end_with_parent()
-    with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8", errors="replace") as out:
-        os.dup2(2, 1)  # what the library itself prints goes to the log
-        return child.answer(argv, Request, lambda request: _run(request, _sayer(out)))
+    return child.answer(argv, Request, _run)
 
 
 def _write_result(folder: Path, result: Result) -> Result:
@@ -111,22 +103,18 @@ def _write_result(folder: Path, result: Result) -> Result:
     return result
 
 
-def _sayer(out: TextIO) -> Say:
-    lock = threading.Lock()
-
-    def say(text: str) -> None:
-        with lock:
-            out.write(text.replace("\n", " ") + "\n")
-
-    return say
+def _say(text: str) -> None:
+    """A line of progress; the library calls from several threads."""
+    sys.stdout.write(text.replace("\n", " ") + "\n")
+    sys.stdout.flush()
 
 
-def _run(request: Request, say: Say) -> Result:
+def _run(request: Request) -> Result:
     folder, log = Path(request.folder), Log()
     dialect = Dialect.of(imported(product_of(request.options.backend)))
     if request.plan:
         return _look_into(dialect, request, folder, log)
-    return _write_result(folder, build(dialect, request, folder, log, say))
+    return _write_result(folder, build(dialect, request, folder, log, _say))
 
 
 def build(dialect: Dialect, request: Request, folder: Path, log: Log, say: Say) -> Result:
@@ -477,4 +465,11 @@ def _phases(say: Say) -> Callable[[str, str, int, int], None]:
 
 
 if __name__ == "__main__":
+    # Ctrl-C reaches the whole process group. An exception in a callback would end in std::terminate; the parent kills
+    # this process instead.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    child.end_with_parent()
+    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8", errors="replace")
+    os.dup2(2, 1)  # what the library itself prints goes to the log
     sys.exit(main(sys.argv))

@@ -103,14 +103,15 @@ def test_working_sets_of_the_l2_fit_into_half_of_it(l2: int) -> None:
     assert max(sizes) > l2 // 2 - TILE
 
 
-@pytest.mark.parametrize("product", cublas.PRODUCTS, ids=lambda product: product.part)
-def test_operands_and_result_of_a_product_do_not_overlap(product: cublas.Product) -> None:
-    for size in (100, 2048, 8192):
-        a, b, c, total = cublas.layout(product, cublas.square(size))
-        operand = size * size * cublas.element_bytes(product.data)
-        assert a + operand <= b <= c - operand
-        assert c + size * size * cublas.element_bytes(product.out) == total
-        assert a % 256 == b % 256 == c % 256 == 0
+def test_operands_and_result_of_a_product_do_not_overlap(subtests: pytest.Subtests) -> None:
+    for product in cublas.PRODUCTS:
+        with subtests.test(str(product)[:80]):
+            for size in (100, 2048, 8192):
+                a, b, c, total = cublas.layout(product, cublas.square(size))
+                operand = size * size * cublas.element_bytes(product.data)
+                assert a + operand <= b <= c - operand
+                assert c + size * size * cublas.element_bytes(product.out) == total
+                assert a % 256 == b % 256 == c % 256 == 0
 
 
 def test_products_that_the_gpu_has_no_unit_for_or_that_do_not_fit_are_not_tried() -> None:
@@ -437,7 +438,7 @@ def test_without_a_driver_it_is_said_what_is_missing() -> None:
 
 
 @WITHOUT_GPU
-@pytest.mark.process
+@pytest.mark.nightly
 @pytest.mark.skipif(not HAS_BINDINGS, reason="cuda-bindings is not installed")
 def test_the_child_says_what_is_missing() -> None:
     lacking = "the CUDA driver is not installed here"
@@ -526,7 +527,7 @@ def test_the_driver_is_called_as_its_bindings_want_it(stub: Path, tmp_path: Path
     assert found.notes[0].startswith("no matrix products")
 
 
-@pytest.mark.process
+@pytest.mark.nightly
 def test_what_the_driver_refuses_is_one_clear_error(stub: Path, tmp_path: Path) -> None:
     with pytest.raises(CaptureError) as failed:
         run_stub(stub, tmp_path, fails_at="dram_copy")

@@ -76,7 +76,10 @@ def compilable() -> list[tuple[int, int]]:
 
 
 # Of the module, so that the tests of one architecture follow each other and one worker of the suite compiles for it.
-@pytest.fixture(params=CAPABILITIES, ids=_kernels.architecture, scope="module")
+@pytest.fixture(
+    params=[each if each == (9, 0) else pytest.param(each, marks=pytest.mark.nightly) for each in CAPABILITIES],
+    ids=_kernels.architecture, scope="module",
+)  # fmt: skip
 def capability(request: pytest.FixtureRequest) -> tuple[int, int]:
     found: tuple[int, int] = request.param
     if found not in compilable():
