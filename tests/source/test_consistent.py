@@ -84,17 +84,6 @@ def test_the_state_of_an_lstm_fixes_the_batch(fixed: int, tmp_path: Path) -> Non
     assert "'lstm' then starts" in refused(source)
 
 
-def test_what_is_added_to_a_sequence_says_how_long_it_is(tmp_path: Path) -> None:
-    nodes = [make_node("Add", ["x", "positions"], ["y"], "embed")]
-    model = model_of(
-        nodes, [floats("x", "batch", "seq", 6)], [floats("y", None, None, 6)],
-        positions=np.zeros((1, 73, 6), np.float32),
-    )  # fmt: skip
-    source = run(model, tmp_path)
-    assert source.model.inputs[0].shape == (1, 73, 6)
-    assert "'seq'" in refused(source)
-
-
 def test_sides_that_must_change_together_do(tmp_path: Path) -> None:
     nodes = [
         make_node("Conv", ["x", "w"], ["maps"], "conv", strides=[32, 32], kernel_shape=[32, 32]),

@@ -77,24 +77,6 @@ def test_pads_computed_from_constants_give_a_shape(tmp_path: Path) -> None:
     assert [node.constant for node in source.nodes] == [True] * 5 + [False]
 
 
-def refuse(*_: object) -> None:
-    raise AssertionError("evaluated")
-
-
-def test_constants_that_no_shape_needs_are_not_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnx.reference.ReferenceEvaluator", refuse)
-    found = model(
-        [
-            helper.make_node("Neg", ["w"], ["minus"], name="neg"),
-            helper.make_node("Add", ["x", "minus"], ["y"], name="add"),
-        ],
-        {"w": np.ones(8, np.float32)},
-        out=3,
-    )
-    onnx.save(found, tmp_path / "m.onnx")
-    assert source_of(load_model(tmp_path / "m.onnx")).model.shape_coverage == 1.0
-
-
 def test_bodies_see_constants_of_the_graphs_around_them() -> None:
     body = helper.make_graph(
         [

@@ -83,27 +83,6 @@ class Encoder(nn.Module):
         return self.layers(self.table(ids), src_key_padding_mask=mask)
 
 
-class Flat(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(48, 4)
-
-    def forward(self, x):
-        return self.fc(x.flatten(1))
-
-
-class Branch(nn.Module):
-    def forward(self, x):
-        if x.sum() > 0:
-            return x + 1
-        return x * 2
-
-
-class Eigen(nn.Module):
-    def forward(self, x):
-        return torch.linalg.eigvals(x)
-
-
 class Mixed(nn.Module):
     def __init__(self):
         super().__init__()
@@ -140,14 +119,6 @@ def misfit():
 
 def wide(width, kind="linear"):
     return nn.Linear(width, width) if kind == "linear" else None
-
-
-def compiled():
-    return torch.compile(nn.Linear(4, 4))
-
-
-def parallel():
-    return nn.DataParallel(nn.Linear(4, 4))
 
 
 def broken():
@@ -293,15 +264,6 @@ def test_a_model_and_its_weights_are_of_one_export_whenever_it_is_killed(
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_weights_of_the_model_before_go_with_it(tmp_path: Path) -> None:
-    (tmp_path / "model.onnx.data").write_text("old weights")
-    with pytest.raises(UsageError, match=r"model\.onnx\.data exists"), staged(tmp_path / "model.onnx", force=False):
-        pass
-    with staged(tmp_path / "model.onnx", force=True) as path:
-        path.write_text("new")
-    assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
-
-
 def test_impossible_targets_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for target, error, words in (
@@ -386,18 +348,6 @@ def test_examples_stand_for_shapes(nets: ModuleType) -> None:
 
 
 @needs_torch
-@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning")  # by torch.compile itself
-def test_what_may_be_named(nets: ModuleType) -> None:
-    assert dims(export("relu", "input:2x3")) == {"input": (2, 3)}
-    assert dims(export("wide", "input:1x7", factory_args=("width=7",))) == {"input": (1, 7)}
-    assert dims(export("compiled", "input:1x4")) == {"input": (1, 4)}
-    assert dims(export("parallel", "input:1x4")) == {"input": (1, 4)}
-    file = ModelSpec(str(Path("export_nets.py").absolute()), "relu")
-    options = ExportOptions(shapes={"input": (2, 3)})
-    assert dims(export_model(file, options, Path("model.onnx")).path) == {"input": (2, 3)}
-
-
-@needs_torch
 @pytest.mark.parametrize(("precision", "dtype"), [("fp16", "fp16"), ("bf16", "bf16"), ("", "fp32")])
 def test_precision_converts_parameters_and_float_inputs(nets: ModuleType, precision: str, dtype: str) -> None:
     path = export("Encoder", "ids:1x7", dtypes=("ids:int64",), precision=precision)
@@ -413,24 +363,6 @@ def test_precision_converts_parameters_and_float_inputs(nets: ModuleType, precis
 
 
 @needs_torch
-def test_large_weights_lie_beside_the_model(nets: ModuleType) -> None:
-    import torch
-
-    spec = ModelSpec("export_nets", "wide")
-    options = ExportOptions(shapes={"input": (1, 64)}, factory_args=("width=64",))
-    weights = (64 * 64 + 64) * 4
-    inside = export_model(spec, options, Path("inside.onnx"), external_above=weights)
-    beside = export_model(spec, options, Path("beside.onnx"), external_above=weights - 1)
-    assert inside.data is None
-    assert beside.data == Path("beside.onnx.data")
-    assert beside.data.stat().st_size >= 64 * 64 * 4
-    assert beside.path.stat().st_size < weights < inside.path.stat().st_size
-    assert load_model(beside.path).external_data
-    values = {"input": torch.randn(1, 64)}
-    np.testing.assert_array_equal(outputs(beside.path, values)[0], outputs(inside.path, values)[0])
-
-
-@needs_torch
 def test_the_opset_is_that_asked_for(nets: ModuleType) -> None:
     assert load_model(export("Cnn", "x:1x3x16x16", opset=21)).proto.opset_import[0].version == 21
     error = fails_in(BuildError, "Cnn", "x:1x3x16x16", opset=99)
@@ -443,23 +375,6 @@ def fails_in(kind: type[TrtprofError], name: str, shapes: str = "", **options: A
     error = fails(name, shapes, **options)
     assert type(error) is kind
     return error
-
-
-@needs_torch
-@pytest.mark.parametrize(
-    ("name", "shapes", "dynamic", "what", "why"),
-    [
-        ("Flat", "x:1x3x4x4", "0=batch,2=rows", "'rows' of export_nets:Flat cannot be dynamic", "rows = 4 alone"),
-        ("Product", "x:2x3x4,y:2x4x5", "x:2=k,y:1=kk", "two names for one dimension", "must always be equal"),
-        ("Product", "x:2x3x4,y:2x4x5", "z:0=n", "z:0=n fits no input", "x with 3 dimensions, y with 3"),
-    ],
-)
-def test_dimensions_that_cannot_be_dynamic_are_refused(
-    nets: ModuleType, name: str, shapes: str, dynamic: str, what: str, why: str
-) -> None:
-    error = fails_in(UsageError, name, shapes, dynamic=(dynamic,))
-    assert what in error.what
-    assert why in error.why
 
 
 @needs_torch
@@ -485,21 +400,3 @@ def test_one_error_says_what_is_wrong_with_the_call(
     assert re.search(why, error.why)
     assert fix in error.fix
     assert all("\n" not in line for line in (error.what, error.why, error.fix))
-
-
-@needs_torch
-@pytest.mark.parametrize(
-    ("name", "shapes", "what", "why"),
-    [
-        ("Branch", "x:2x4", "cannot be captured by torch.export", r"data-dependent.*\(export_nets.py:\d+\)"),
-        ("Eigen", "x:4x4", "cannot be translated to ONNX", "aten.linalg_eig"),
-    ],
-)
-def test_what_torch_cannot_export_is_a_failed_build(
-    nets: ModuleType, capfd: pytest.CaptureFixture[str], name: str, shapes: str, what: str, why: str
-) -> None:
-    error = fails_in(BuildError, name, shapes)
-    assert what in error.what
-    assert re.search(why, error.why)
-    assert error.__cause__ is not None  # for TRTPROF_DEBUG=1
-    assert capfd.readouterr() == ("", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import onnxruntime
 import pytest
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from tests.fakes.support import SAMPLES
 from trtprof.base.records import Source, Tensor
 from trtprof.source.load import load_model, source_of
 from trtprof.source.shapes import parse_shapes
@@ -105,22 +103,6 @@ def test_a_part_of_a_shape_is_that_part(tmp_path: Path, ends: dict[str, int], si
     assert shape(found, "y") == tuple(size // 2 for size in sizes)
 
 
-def test_where_range_and_expand_are_followed(tmp_path: Path) -> None:
-    """The mask of an exporter: Range over a length, compared with itself, expanded to a Where of sizes."""
-    nodes = [
-        node("Shape", "x", "dims"), node("Gather", "dims one", "length"),
-        node("Range", "start length step", "steps"), node("Unsqueeze", "steps zero", "row"),
-        node("Unsqueeze", "steps ones", "column"), node("Less", "column row", "mask"),
-        node("Equal", "dims minus", "open"), node("Where", "open ones4 dims", "sizes"),
-        node("Expand", "row sizes", "wide"), node("Cast", "mask", "y", to=TensorProto.FLOAT),
-    ]  # fmt: skip
-    constants = [scalar("one", 1), scalar("start", 0), scalar("step", 1), ints("zero", 0), ints("ones", 1),
-                 ints("minus", -1), ints("ones4", 1, 1)]  # fmt: skip
-    found = source(tmp_path, model(nodes, [info("x", "batch", "length")], "y wide", constants), "x:4x9")
-    assert shape(found, "mask") == (9, 9)
-    assert shape(found, "wide") == (4, 9)
-
-
 def branch(name: str, nodes: list[NodeProto], output: str) -> GraphProto:
     return helper.make_graph(nodes, name, [], [helper.make_value_info(output, helper.make_tensor_type_proto(1, None))])
 
@@ -179,16 +161,6 @@ def runtime_shapes(proto: ModelProto, feeds: dict[str, Any]) -> dict[str, tuple[
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return {name: np.shape(value) for name, value in zip(names, session.run(names, feeds), strict=True)}
-
-
-@pytest.mark.parametrize(
-    ("batch", "length"), list(itertools.product((1, 2), (1, 5, 128)))
-)  # 1 is where a wrong broadcast hides
-def test_a_transformer_has_the_shapes_that_the_runtime_sees(batch: int, length: int) -> None:
-    path = SAMPLES / "transformer_block.onnx"
-    feeds = {name: np.ones((batch, length), np.int64) for name in ("input_ids", "attention_mask")}
-    found = source_of(load_model(path), parse_shapes([f"*:{batch}x{length}"]))
-    assert {name: t.shape for name, t in tensors(found).items()} == runtime_shapes(onnx.load(path), feeds)
 
 
 @pytest.mark.parametrize("dims", [(3, 7, 12), (1, 1, 2)])

@@ -165,15 +165,6 @@ def test_sequence_lengths_are_the_length_of_the_sequence(tmp_path: Path, op_type
     assert plan.values == "6 (sequence lengths of rnn)"
 
 
-def test_an_input_that_decides_a_shape_is_one_and_said(tmp_path: Path) -> None:
-    nodes = [make_node("Expand", ["x", "target"], ["y"], name="grow")]
-    model = model_of(nodes, [("x", FLOAT, [1, 3]), ("target", INT64, [2])], [("y", FLOAT, ["a", "b"])], {})
-    plan = plans(model, tmp_path)["target"]
-    assert limits(plan) == (1, 1)
-    assert "decides a shape in grow" in plan.values
-    assert "--loadInputs" in plan.values
-
-
 @pytest.mark.parametrize(
     ("dtype", "low", "high"), [(UINT8, 0, 255), (INT8, -128, 127), (BOOL, 0, 1), (INT32, 0, 1), (INT64, 0, 1)]
 )
@@ -183,18 +174,6 @@ def test_integers_that_nothing_limits(tmp_path: Path, dtype: int, low: int, high
     assert limits(plan) == (low, high)
     values = make_inputs((plan,), 0)["x"]
     assert len(np.unique(values)) > (100 if high > 1 else 1)
-
-
-@pytest.mark.parametrize("dtype", [FLOAT, FLOAT16, TensorProto.DOUBLE])
-def test_floats_are_uniform_and_the_same_for_a_seed(tmp_path: Path, dtype: int) -> None:
-    model = model_of([make_node("Identity", ["x"], ["y"])], [("x", dtype, [400])], [("y", dtype, [400])], {})
-    plan = plans(model, tmp_path)["x"]
-    assert plan.kind == "uniform"
-    one, same, other = (make_inputs((plan,), seed)["x"] for seed in (0, 0, 1))
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-    assert -1 <= one.min() < -0.5
-    assert 0.5 < one.max() <= 1
 
 
 @pytest.mark.parametrize(("dtype", "name"), [(STRING, "string"), (BF16, "bf16"), (TensorProto.COMPLEX64, "complex64")])
@@ -259,13 +238,6 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, values: object, says
     assert says in str(caught.value)
     assert caught.value.why
     assert caught.value.fix
-
-
-def test_a_file_for_an_unknown_input_is_refused(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((4, 3), np.float32))
-    with pytest.raises(UsageError, match="names 'z', which is not an input") as caught:
-        check_files([X], {"z": tmp_path / "x.npy"})
-    assert caught.value.why == "its inputs are x"
 
 
 def _npz(path: Path) -> None:

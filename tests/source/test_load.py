@@ -312,17 +312,6 @@ def test_large_tensors_of_any_type_are_accepted_unread(tmp_path: Path, subtests:
             assert loaded.full() == _stored(tensor)
 
 
-def test_an_output_without_a_shape_is_repaired_behind_weights_that_were_not_read(tmp_path: Path) -> None:
-    nodes = [make_node("MatMul", ["x", "w"], ["y"], name="gemm")]
-    model = model_of(nodes, [floats("x", "N", 30)], [floats("y", "N", 40)], [weight("w", 30, 40)])
-    model.graph.output[0].type.tensor_type.ClearField("shape")
-    loaded = load(model, tmp_path)
-    full = loaded.full()
-    assert full.graph.initializer[0] == model.graph.initializer[0]
-    assert onnx_graph.tensor_from_value_info(full.graph.output[0]).shape == ("N", 40)
-    onnx.checker.check_model(full)
-
-
 def test_the_full_model_has_the_names_of_the_loaded_one(tmp_path: Path) -> None:
     twice = make_function("local", "Twice", ["a"], ["b"], [make_node("Add", ["a", "a"], ["b"])], OPSETS)
     model = with_branches(["a", "", "a"], ["a", ""], [""])
@@ -406,30 +395,6 @@ def test_a_sparse_constant_is_dense_to_its_readers_and_counts_what_it_stores(
         stored = count if indices is None else 2 * count
         assert source.model.parameters == count + stored
         assert source.model.parameter_bytes == 4 * count + 8 * stored
-
-
-@pytest.mark.parametrize(
-    ("value", "dtype", "shape", "parameters"),
-    [
-        ({"value_string": "text"}, "string", (), 1),
-        ({"value_strings": ["a", "b", "c"]}, "string", (3,), 3),
-        ({"value": numpy_helper.from_array(np.array([["a"], ["b"]], object))}, "string", (2, 1), 2),
-        ({"value_float": 1.5}, "fp32", (), 1),
-        ({"value_floats": [1.5, 2.5]}, "fp32", (2,), 2),
-        ({"value_ints": list(range(100))}, "int64", (100,), 100),
-        ({"value_int": 3}, "int64", (), 0),
-    ],
-)
-def test_constants_of_every_attribute_are_typed(
-    value: dict[str, Any], dtype: str, shape: tuple[int, ...], parameters: int, tmp_path: Path
-) -> None:
-    nodes = [*chain(["a"]), make_node("Constant", [], ["c"], name="c", **value), make_node("Identity", ["c"], ["i"])]
-    source = source_of(load(model_of(nodes, [floats("x", 2)], [floats("y", 2)]), tmp_path))
-    for node in source.nodes[1:]:
-        (found,) = node.op.outputs
-        assert found is not None
-        assert (found.dtype, found.shape, found.constant) == (dtype, shape, True)
-    assert source.model.parameters == parameters
 
 
 # --- local functions --------------------------------------------------------------------------
@@ -627,18 +592,6 @@ def test_shapes_are_inferred_from_the_bound_inputs(tmp_path: Path) -> None:
     assert [(tensor.name, tensor.shape) for tensor in source.model.outputs] == [("y", (5, 4))]
 
 
-def test_shape_coverage_is_the_share_of_known_outputs(tmp_path: Path) -> None:
-    nodes = [
-        make_node("Relu", ["x"], ["r"], name="relu"),
-        make_node("NonZero", ["r"], ["n"], name="nonzero"),
-        make_node("Cast", ["n"], ["y"], name="cast", to=FLOAT),
-        make_node("Dropout", ["r"], ["d", "unread mask"], name="dropout"),
-    ]
-    source = source_of(load(model_of(nodes, [floats("x", 2, 3)], [floats("y", 2, "k"), floats("d", 2, 3)]), tmp_path))
-    # relu, dropout known; nonzero, cast depend on the data; the mask is read by nobody.
-    assert source.model.shape_coverage == 0.5
-
-
 @pytest.mark.parametrize(("op_type", "expected"), [("Relu", (5, 3)), ("Odd", (1, 3))])
 def test_a_declared_output_counts_only_where_nothing_is_inferred(
     tmp_path: Path, op_type: str, expected: tuple[int, ...]
@@ -649,17 +602,6 @@ def test_a_declared_output_counts_only_where_nothing_is_inferred(
     model = make_model(graph, opset_imports=[*OPSETS, make_opsetid("own", 1)], ir_version=8)
     source = source_of(load(model, tmp_path), {"x": (5, 3)})
     assert source.model.outputs[0].shape == expected
-
-
-def test_a_failure_of_shape_inference_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_arguments: object, **_named: object) -> ModelProto:
-        raise onnx.shape_inference.InferenceError("first line\nsecond line")
-
-    loaded = load(model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)]), tmp_path)
-    monkeypatch.setattr("onnx.shape_inference.infer_shapes", refuse)
-    model = source_of(loaded).model
-    assert "shape inference stopped: first line" in model.assumptions
-    assert model.outputs[0].shape == (2,)  # as declared
 
 
 def test_constants_are_flagged(tmp_path: Path) -> None:
@@ -700,16 +642,6 @@ def test_small_integer_constants_keep_their_values_and_weights_do_not(tmp_path: 
     assert [tensor.value if tensor else None for tensor in nodes_by_name["gather"].op.inputs] == [None, None]
     # Six weights and 65 large integers; the shape and the axes are no parameters.
     assert (source.model.parameters, source.model.parameter_bytes) == (6 + 65, 6 * 4 + 65 * 8)
-
-
-def test_the_model_is_described(tmp_path: Path) -> None:
-    model = model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)])
-    model.producer_name, model.producer_version = "maker", "1.2"
-    info = source_of(load(model, tmp_path), seed=7).model
-    assert (info.name, info.path, info.producer) == ("model", str(tmp_path / "model.onnx"), "maker 1.2")
-    assert (info.ir_version, info.opsets, info.nodes) == (8, {"ai.onnx": 17}, 1)
-    assert len(info.sha256) == 64
-    assert any("seed 7" in note for note in info.assumptions)
 
 
 TENSOR = make_tensor_type_proto(FLOAT, ["N", 3])
@@ -837,20 +769,6 @@ def test_bodies_of_loop_and_scan_are_listed_with_their_paths(tmp_path: Path) -> 
     # An omitted optional input is None, not a tensor without a name.
     assert named(source)["loop"].op.inputs[1] is None
     assert not named(source)["loop"].constant
-
-
-def _bare_body(nodes: Sequence[NodeProto], inputs: Sequence[str], outputs: Sequence[str]) -> GraphProto:
-    """A body that declares no types, as the standard allows."""
-    taken, given_back = ([ValueInfoProto(name=name) for name in some] for some in (inputs, outputs))
-    return make_graph(list(nodes), "body", taken, given_back)
-
-
-def test_a_body_knows_what_its_scan_hands_it(tmp_path: Path) -> None:
-    step = _bare_body([make_node("Add", ["s", "row"], ["t"], name="add")], ["s", "row"], ["t"])
-    node = make_node("Scan", ["x", "rows"], ["y"], name="scan", body=step, num_scan_inputs=1, scan_input_axes=[1])
-    model = model_of([node], [floats("x", 2), floats("rows", 2, "T")], [floats("y", 2)])
-    add = named(source_of(load(model, tmp_path)))["add"].op
-    assert [(t.dtype, t.shape) for t in (*add.inputs, *add.outputs) if t] == [("fp32", (2,))] * 3
 
 
 # --- real models ----------------------------------------------------------------------------------

@@ -27,13 +27,6 @@ def test_shapes_are_read_once_and_kept_as_they_were_written() -> None:
         ModelRequest.of("m.onnx", ["x:1xN"])
 
 
-def test_other_shapes_leave_all_else() -> None:
-    asked = ModelRequest.of("m.onnx", ["x:1x3"], batch=4, opset=18)
-    there = asked.at({"x": (2, 3)})
-    assert there.shapes == {"x": (2, 3)}
-    assert (there.batch, there.export.opset, there.shapes_given) == (4, 18, ("x:1x3",))
-
-
 def test_a_file_is_opened_and_bound() -> None:
     asked = ModelRequest.of(RESNET, ["image:3x3x64x64"])
     with asked.opened() as loaded:

@@ -52,7 +52,6 @@ def test_trtexec_and_polygraphy_spellings_are_read(specs: list[str], expected: d
 
 _PLAIN = st.characters(codec="utf-8", exclude_characters="'\",[]*", exclude_categories=("Zs", "Zl", "Zp", "C"))
 _NAMES = st.text(_PLAIN, min_size=1, max_size=12).filter(lambda name: name == name.strip())
-_SHAPES = st.dictionaries(_NAMES, st.lists(st.integers(1, MAX_DIM), max_size=5).map(tuple), min_size=1, max_size=4)
 
 
 @pytest.mark.parametrize(
@@ -96,14 +95,6 @@ def test_given_shapes_are_taken_and_need_no_assumption() -> None:
     assert binding.assumptions == []
 
 
-@pytest.mark.parametrize("order", [("x", "y"), ("y", "x")])
-def test_a_symbol_given_in_one_input_binds_all(order: tuple[str, str]) -> None:
-    inputs = {"x": tensor("x", "N", "T"), "y": tensor("y", "N", "T", 8)}
-    binding = bind_shapes([inputs[name] for name in order], {"y": (4, 16, 8)})
-    assert binding.shapes == {"x": (4, 16), "y": (4, 16, 8)}
-    assert binding.assumptions == []
-
-
 @pytest.mark.parametrize(
     ("shape", "dtype", "expected"),
     [
@@ -144,12 +135,6 @@ def test_n_of_a_recording_is_its_length_and_no_batch() -> None:
     assert bind_shapes([tensor("audio", "N")], {}).shapes == {"audio": (DEFAULT_SAMPLES,)}
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_dimension_inside_another_input_is_no_batch_where_it_leads(order: int) -> None:
-    inputs = [tensor("ids", "batch", "seq", dtype="int64"), tensor("positions", "seq", dtype="int64")]
-    assert bind_shapes(inputs[::order], {}).shapes == {"ids": (1, DEFAULT_LENGTH), "positions": (DEFAULT_LENGTH,)}
-
-
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
@@ -182,11 +167,6 @@ def test_a_star_gives_every_input_that_fits_a_shape_and_a_full_name_wins() -> No
     assert starred.shapes == {"in_a": (2, 3), "in_b": (2, 3), "other": (1, 3)}
     for given_shapes in ({"in_*": (2, 3), "in_b": (5, 3)}, {"in_b": (5, 3), "in_*": (2, 3)}):
         assert bind_shapes(inputs, given_shapes).shapes == {"in_a": (2, 3), "in_b": (5, 3), "other": (1, 3)}
-
-
-def test_a_rankless_input_takes_the_given_shape() -> None:
-    unknown = Tensor(name="x", dtype="fp32", shape=None)
-    assert bind_shapes([unknown], {"x": (2, 3)}).shapes == {"x": (2, 3)}
 
 
 X = tensor("x", "N", 3)
@@ -231,18 +211,3 @@ def test_shapes_that_do_not_fit_are_refused(
     message = refused(caught.value)
     for text in says:
         assert text in message
-
-
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        [tensor("x", "N", 3, "H", "W"), tensor("Input:0", "N", "T")],
-        [tensor("s"), tensor("v", "L"), tensor("it's", 2), tensor("a,b", "K")],
-        [tensor("a", 1, 3)],
-    ],
-)
-def test_the_shapes_that_an_error_proposes_are_accepted(inputs: list[Tensor]) -> None:
-    with pytest.raises(UsageError) as caught:
-        bind_shapes(inputs, {"no such input": (1,)})
-    proposed = caught.value.fix.removeprefix("for example --shapes ")
-    assert bind_shapes(inputs, parse_shapes([proposed])).assumptions == []

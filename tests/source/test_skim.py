@@ -107,11 +107,6 @@ def test_large_tensors_lose_their_elements_wherever_they_are(tmp_path: Path) -> 
     assert_same_but_for_elements(found, model)
 
 
-def test_small_tensors_are_kept_as_they_are(tmp_path: Path) -> None:
-    model = everywhere(SMALL)
-    assert read(model.SerializeToString(), tmp_path) == model
-
-
 def test_what_is_large_depends_on_the_dtype(tmp_path: Path) -> None:
     cases: list[tuple[TensorProto, list[str]]] = [
         (numpy_helper.from_array(np.zeros(256, np.float32)), []),

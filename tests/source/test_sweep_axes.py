@@ -128,12 +128,6 @@ def test_a_dimension_is_swept_once(first: str, second: str) -> None:
         place_sweeps(IMAGES, [Axis(first, (1,)), Axis(second, (1,))], {})
 
 
-def test_batch_and_a_sweep_over_it_exclude_each_other() -> None:
-    with pytest.raises(UsageError, match="--batch both decide dimension 'N'"):
-        place_sweeps(IMAGES, [Axis("batch", (1, 2))], {}, batch=4)
-    assert place_sweeps(IMAGES, [Axis("H", (1, 2))], {}, batch=4)
-
-
 def test_the_sweep_replaces_its_dimensions_in_shapes_that_were_given() -> None:
     given = {"x": (1, 3, 9, 9), "m*": (1, 5)}
     dims = place_sweeps(IMAGES, [Axis("N", (4,)), Axis("x[2]", (6,))], given)
@@ -145,10 +139,3 @@ def test_the_sweep_replaces_its_dimensions_in_shapes_that_were_given() -> None:
 
 
 # --- binding --------------------------------------------------------------------------------
-
-
-def test_symbols_win_over_defaults_and_leave_the_rest_to_them() -> None:
-    binding = bind_shapes(IMAGES, {}, symbols={"H": 32})
-    assert binding.shapes == {"x": (1, 3, 32, 32), "mask": (1, 512)}
-    assert not any("'H'" in note for note in binding.assumptions)
-    assert any("'N'" in note for note in binding.assumptions)

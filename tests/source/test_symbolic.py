@@ -119,26 +119,6 @@ def test_floors_are_polynomials_on_a_coarser_grid(tmp_path: Path) -> None:
     assert_true(model, found)
 
 
-def test_two_dimensions_are_one_polynomial(tmp_path: Path) -> None:
-    text = """g (float[N, S] x) => (float[a] y) <int64[1] all = {-1}> { p = Transpose (x) q = MatMul (p, x)
-        r = Reshape (q, all) y = Exp (r) }"""
-    model = loaded(tmp_path, text)
-    found = swept(model, "S=1..9:2", "N=1..4")
-    (piece,) = found.pieces
-    assert piece.proven
-    last = piece.source.nodes[-1].op.outputs[0]
-    assert last is not None
-    assert tensor_at(piece, "", last, (7, 3)) == ((49,), None)
-    assert_true(model, found)
-
-
-def test_where_two_dimensions_are_no_polynomial_each_row_is_taken_alone(tmp_path: Path) -> None:
-    model = loaded(tmp_path, STRIDED)
-    found = swept(model, "N=1,2", "S=30..53")
-    assert {len({point[0] for point in piece.points}) for piece in found.pieces} == {1}
-    assert_true(model, found)
-
-
 def test_one_is_taken_apart_where_it_broadcasts(tmp_path: Path) -> None:
     """What has N elements has 4 where N is 1."""
     text = """g (float[N, 4] x) => (float[a] y) <int64[1] one = {1}, int64[1] first = {0}, int64[1] four = {4}> {

@@ -154,7 +154,6 @@ def _by_runs(total: int, weights: Sequence[int], owners: Sequence[Owner]) -> lis
 
 
 def _makers(owners: Sequence[Owner], total: int, alone: Mapping[int, int]) -> Sequence[Owner]:
-    """Those that do the products of a node."""
     explicit = [one for one in owners if one.explicit]
     sums = [one for one in owners if one.sums and not one.explicit]
     if explicit:
@@ -171,7 +170,6 @@ def _free(owner: Owner, alone: Mapping[int, int]) -> int:
 
 
 def _doers(op_type: str, owners: Sequence[Owner], makers: Sequence[Owner]) -> Sequence[Owner]:
-    """Those that do what is no product."""
     wanted = _WORDS.get(op_type) or frozenset((op_type[:_LETTERS].lower(),))
     scores = [len(wanted.intersection(word[:_LETTERS].lower() for word in tokens(one.layer))) for one in owners]
     best = max(scores)
@@ -181,7 +179,6 @@ def _doers(op_type: str, owners: Sequence[Owner], makers: Sequence[Owner]) -> Se
 
 
 def _split(recipe: Recipe, owners: Sequence[Owner]) -> list[Recipe]:
-    """In proportion to what the owners write."""
     if len(owners) == 1:
         return [recipe]
     weights = [one.written for one in owners]

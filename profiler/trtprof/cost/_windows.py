@@ -82,7 +82,6 @@ def _pads_before(
     dilations: Sequence[int],
     outputs: Sequence[int],
 ) -> tuple[int, ...]:
-    """Padding in front of each dimension; of ``auto_pad`` what it comes to."""
     auto = string(op, "auto_pad", "NOTSET")
     if not auto.startswith("SAME"):
         pads = integers(op, "pads") if auto == "NOTSET" else None

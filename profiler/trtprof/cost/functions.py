@@ -112,7 +112,6 @@ def _positions(tensors: Iterable[Tensor | None]) -> dict[str, int]:
 
 
 def _attributes(schema: Any, given: Mapping[str, Attribute]) -> dict[str, AttributeProto]:
-    """The attributes of a call, defaults included, of the types that the schema asks for."""
     found: dict[str, AttributeProto] = {}
     for name, declared in schema.attributes.items():
         if name in given:
@@ -141,7 +140,6 @@ def _converted(value: Attribute, kind: int) -> Attribute | None:
 def _body(
     schema: Any, opset: int, attributes: Mapping[str, AttributeProto], inputs: _Tensors, outputs: _Tensors
 ) -> FunctionProto:
-    """The body of the newest version that the opset has."""
     body = FunctionProto()
     if not schema.has_context_dependent_function:
         body.ParseFromString(schema.get_function_with_opset_version(_version(schema.function_opset_versions, opset)))
@@ -224,7 +222,6 @@ class _Walk:
         return walk
 
     def put(self, tensor: Tensor, value: _Array | None = None) -> None:
-        """Make a tensor known, under its name."""
         if value is not None and value.size <= onnx_graph.SMALL_CONSTANT:
             self.values[tensor.name] = value
             if value.dtype.kind in "iub":

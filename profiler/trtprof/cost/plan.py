@@ -69,8 +69,6 @@ class _Touched(NamedTuple):
 
 
 class _Plan:
-    """A plan and its model, while the layers are priced."""
-
     def __init__(self, layers: Sequence[MatchedLayer], ops: Mapping[str, Op]):
         self.matched = layers
         self.ops = ops
@@ -223,7 +221,6 @@ class _Plan:
         return sizes
 
     def _extent(self, root: str, tensor: PlanTensor) -> int:
-        """The size of a whole tensor, as far as other layers or the model tell."""
         extent = self.extents.get(root, 0)
         shape = self._shape(root)
         if shape is not None and tensor.dtype in units.DTYPE_BITS:
@@ -450,7 +447,6 @@ def _folded(ops: Mapping[str, Op]) -> tuple[frozenset[str], dict[str, str]]:
 
 
 def _is_factor(op: Op, name: str) -> bool:
-    """Whether a tensor is multiplied, not added behind a product."""
     positions = _FACTORS.get(op.op_type) or OPERANDS.get(op.op_type) or ()
     return any(at < len(op.inputs) and (one := op.inputs[at]) is not None and one.name == name for at in positions)
 
@@ -474,7 +470,6 @@ def _product(dims: Sequence[int]) -> int:
 
 
 def _logical(tensor: PlanTensor) -> int | None:
-    """Elements without padding."""
     return None if tensor.dims is None or is_dynamic(tensor) else _product(tensor.dims)
 
 

@@ -320,7 +320,6 @@ class _Lru:
             self._resident.update((part, there) for part, there in reversed(kept) if there)
 
     def _older(self, tensor: int) -> int:
-        """Bytes of what was used before it."""
         older = 0
         for other, there in self._resident.items():
             if other == tensor:
@@ -329,7 +328,6 @@ class _Lru:
         return older
 
     def drop(self, tensor: int) -> None:
-        """Nobody needs what is resident of it."""
         self._free += self._resident.pop(tensor, 0)
 
     def _make_room(self, needed: int) -> None:

@@ -318,15 +318,12 @@ class _Fusion:
         )
 
     def _only(self, at: int, unit: int) -> bool:
-        """Whether all that a node reads is of one unit."""
         return all(self.home[source] == unit for source in self.edges.reads[at])
 
     def _into_consumer(self, group: int) -> int | None:
-        """The one consumer that a group may join."""
         return next(iter(self.after[group])) if len(self.after[group]) == 1 and group not in self.escapes else None
 
     def _into_producer(self, group: int) -> int | None:
-        """The one producer that a group may join."""
         if len(self.before[group]) != 1:
             return None
         (found,) = self.before[group]
@@ -362,7 +359,6 @@ class _Fusion:
         return kept
 
     def _plain(self, group: int, kind: str = "elementwise") -> bool:
-        """A unit of a kind that no rule has taken yet."""
         return group not in self.rule and self.units[group].kind == kind
 
     def _elements(self, group: int) -> int | None:
@@ -370,7 +366,6 @@ class _Fusion:
         return self.units[self.last[group]].elements
 
     def _given(self, group: int) -> Iterator[Tensor]:
-        """What a unit reads and is not constant."""
         for tensor in self.units[group].op.inputs:
             if tensor is not None and not tensor.constant:
                 yield tensor
@@ -469,7 +464,6 @@ class _Fusion:
             self._join(group, after, "attention")
 
     def _multiplies(self, unit: int) -> bool:
-        """A matrix product of two tensors that are computed."""
         return (
             self._plain(unit, "product")
             and self.units[unit].op.op_type in _MATMULS

@@ -187,7 +187,6 @@ class _Names:
         self._aliases: dict[str, str] = {}
 
     def root(self, graph: str, name: str) -> str:
-        """The one name of a tensor as a layer of ``graph`` calls it."""
         around = graph
         while around and f"{around}/{name}" not in self._made:
             around = around.rpartition("/")[0]

@@ -199,7 +199,6 @@ def soonest(rows: Rows, device: Device) -> Array:
 
 
 def _power_held(rows: Rows, device: Device) -> Array:
-    """The time in ns in which a board may spend the energy of products on CUDA cores: it lowers its clock to that."""
     joules = next(cost for capability, cost in _PICOJOULES if device.capability >= capability) * 1e-12
     on_cuda_cores = rows.peak <= rows.vector_peak
     allowed = device.watts * _BUSY or np.inf

@@ -254,7 +254,6 @@ def learn(
 
 
 def _fitted(rows: Sequence[tuple[TimedWork, Core, float]]) -> Fitted:
-    """Rows with what was expected of them in ns."""
     if len(rows) > _MOST:
         chosen = np.random.default_rng(0).choice(len(rows), _MOST, replace=False)
         rows = [rows[at] for at in sorted(chosen.tolist())]

@@ -175,7 +175,6 @@ _BY_BYTES = frozenset({"pointwise"})
 
 @functools.cache
 def _measured(kind: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-    """GPUs by group of dtypes and architecture."""
     found: dict[str, dict[str, set[str]]] = {}
     for name, known in document().classes.items():
         for dtype, by in known.measured.items() if name.split()[0] == kind else ():

@@ -68,7 +68,6 @@ def works_to_time(
 
 
 def _candidates(name: str, spec: GpuSpec, lengths: Mapping[str, Sequence[int]], count: int) -> list[Work]:
-    """Works of a class that a GPU can do, each once."""
     kind = name.split(maxsplit=1)[0]
     range_of = document().classes[name].range
     dtypes = [dtype for dtype in _DTYPES[name] if _has(spec, kind, dtype)]
@@ -86,7 +85,6 @@ def _candidates(name: str, spec: GpuSpec, lengths: Mapping[str, Sequence[int]], 
 
 
 def _has(spec: GpuSpec, kind: str, dtype: str) -> bool:
-    """Whether the GPU has a unit for it."""
     return kind != "product" or dtype in spec.tensor_flops_per_s or dtype == "fp32"
 
 

@@ -129,7 +129,6 @@ def check_model(path: Path, proto: ModelProto) -> str:
 
 
 def _refused(path: Path, proto: ModelProto) -> str:
-    """What the checker says against a model, or nothing."""
     try:
         onnx.checker.check_model(_checkable(proto))
     except onnx.checker.ValidationError as error:
@@ -167,7 +166,6 @@ def _checkable(proto: ModelProto) -> ModelProto:
 
 
 def _is_elsewhere(tensor: TensorProto) -> bool:
-    """Whether the checker cannot see the elements."""
     return tensor.data_location == EXTERNAL or bool(skim.left_out(tensor))
 
 

@@ -37,7 +37,6 @@ class _Scope:
                     self.bodies.append((onnx_graph.subgraph_path(node.name, name), body))
 
     def forget(self) -> None:
-        """Drop what was computed."""
         self.values.clear()
         self.refused = set(self._given)
 
@@ -82,7 +81,6 @@ class Values:
                     yield scope.path, name, value
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Drop what was computed in these graphs, because their tensors have changed."""
         for path in paths:
             self._scopes[path].forget()
 
@@ -140,7 +138,6 @@ def _compute(
 
 
 def _dims(scope: _Scope | None, name: str, known: Mapping[str, Mapping[str, Tensor]]) -> list[int] | None:
-    """The dimensions of a tensor as a graph sees it, or None while one is not known."""
     while scope is not None:
         tensor = known[scope.path].get(name)
         if tensor is not None:

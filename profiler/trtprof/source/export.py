@@ -151,7 +151,6 @@ def _unwritable(path: Path, error: OSError) -> MissingError:
 
 
 def _versions() -> list[str]:
-    """The versions that make an export what it is."""
     fix = "pip install 'trtprof[export]' (torch's CPU build is enough)"
     try:
         with warnings.catch_warnings():

@@ -50,7 +50,6 @@ def complete(proto: ModelProto, known: dict[str, dict[str, Tensor]]) -> Faults:
 
 
 def _open(tensor: Tensor | None) -> bool:
-    """Whether something of a tensor is still to be found."""
     if tensor is None or tensor.shape is None:
         return tensor is None or tensor.kind != "map"
     return tensor.dtype == "unknown" or str in map(type, tensor.shape)
@@ -284,7 +283,6 @@ def one_sided(node: NodeProto) -> NodeProto:
 
 
 def _seen(name: str, scopes: Sequence[Mapping[str, Tensor]]) -> Tensor | None:
-    """A tensor by name, from the inside out."""
     return next((scope[name] for scope in scopes if name in scope), None)
 
 
@@ -299,7 +297,6 @@ def _may_decide(node: NodeProto, index: int, tensor: Tensor) -> bool:
 
 
 def _told_of(tensor: Tensor, deciding: Mapping[str, Array]) -> Hashable:
-    """What shape inference is told of an input, without its name."""
     value = deciding.get(tensor.name)
     dims: Sequence[Dim | None] | None = tensor.shape
     if dims is not None and str in map(type, dims):
@@ -308,7 +305,6 @@ def _told_of(tensor: Tensor, deciding: Mapping[str, Array]) -> Hashable:
 
 
 def _type_of(tensor: Tensor) -> TypeProto:
-    """What shape inference is told: open dimensions stay open."""
     dims = None if tensor.shape is None else [dim if isinstance(dim, int) else None for dim in tensor.shape]
     if tensor.kind == "map" or tensor.dtype not in _DATA_TYPES:
         return TypeProto()
@@ -317,7 +313,6 @@ def _type_of(tensor: Tensor) -> TypeProto:
 
 
 def _merged(old: Tensor | None, new: Tensor, name: str) -> Tensor:
-    """Both together: what the first leaves open is taken from the second."""
     if old is None or (old.dtype == "unknown" and old.shape is None):
         return msgspec.structs.replace(new, name=name, constant=False, value=None)
     if old.dtype == "unknown" and old.kind == new.kind:

@@ -344,7 +344,6 @@ MOST_ELEMENTS = 2**50
 
 
 def _check_sizes(path: Path, nodes: Iterable[Node]) -> None:
-    """Refuse tensors that no runtime can have: a file says anything."""
     for node in nodes:
         for tensor in (*node.op.inputs, *node.op.outputs):
             if tensor is None or tensor.shape is None:
@@ -452,7 +451,6 @@ def _mend_outputs(loaded: LoadedModel, known: Mapping[str, Tensor]) -> None:
 
 
 def _known_tensors(loaded: LoadedModel, binding: Binding) -> KnownTensors:
-    """What is known of every tensor before the run."""
     notes: list[str] = []
     known = {
         path: {name: _bound(tensor, path, binding) for name, tensor in onnx_graph.declared_tensors(graph).items()}

@@ -69,8 +69,6 @@ def left_out(tensor: TensorProto) -> list[str]:
 
 
 class _Skimmer:
-    """Walks the fields of messages in a file, reading little more than their headers."""
-
     def __init__(self, file: BinaryIO, integer_bytes: int) -> None:
         self._file = file
         self._integer_bytes = integer_bytes
@@ -82,7 +80,6 @@ class _Skimmer:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
     def message(self, kind: str, start: int, end: int) -> bytes | None:
-        """A message without the elements of large tensors, or None where there is nothing to leave out."""
         holders = _HOLDERS[kind]
         parts: list[bytes] = []
         kept = start
@@ -182,7 +179,6 @@ class _Skimmer:
         return 0
 
     def bytes_of(self, start: int, end: int) -> bytes:
-        """The bytes of the file from ``start`` to ``end``."""
         at = start - self._start
         if at >= 0 and end <= self._start + len(self._buffer) and end <= self.size:
             return self._buffer[at : at + end - start]

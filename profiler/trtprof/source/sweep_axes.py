@@ -149,7 +149,6 @@ def place_sweeps(
 
 
 def _places(inputs: Sequence[Tensor], name: str, chosen: Mapping[str, tuple[int, ...]]) -> tuple[tuple[str, int], ...]:
-    """Inputs and indices of the dimensions that the name of an axis means."""
     named = [(t.name, index) for t in inputs for index, dim in enumerate(t.shape or ()) if dim == name != "?"]
     if named:
         return tuple(named)

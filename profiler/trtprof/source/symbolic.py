@@ -135,8 +135,6 @@ def sweep_source(
 
 
 class _Prober:
-    """Binds and infers one model at any point."""
-
     def __init__(
         self, loaded: LoadedModel, axes: Sequence[Axis], given: Mapping[str, tuple[int, ...]], batch: int | None
     ) -> None:
@@ -148,7 +146,6 @@ class _Prober:
         self._recent: dict[Point, KnownTensors] = {}
 
     def given(self) -> Mapping[str, tuple[int, ...]]:
-        """The shapes given, by full name of the input."""
         return swept_shapes(self._inputs, self._given, (), ())
 
     def _bound(self, point: Point) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
@@ -169,7 +166,6 @@ class _Prober:
         return self._recent[point]
 
     def pieces(self, points: Sequence[Point]) -> Iterator[Piece]:
-        """The parts of the whole sweep."""
         tight = _grid(points)
         every = tuple(1 if steps else step for step, steps in zip(tight.step, tight.steps, strict=True))
         spans = tuple(step * steps for step, steps in zip(tight.step, tight.steps, strict=True))
@@ -234,7 +230,6 @@ def _grouped(points: Iterable[Point], key: Callable[[Point], Hashable]) -> list[
 
 
 def _grid(points: Sequence[Point]) -> Grid:
-    """The coarsest grid that holds all points."""
     columns = list(zip(*points, strict=True))
     start = tuple(map(min, columns))
     step = tuple(math.gcd(*(value - low for value in column)) or 1 for column, low in zip(columns, start, strict=True))
@@ -295,12 +290,10 @@ def _same_names(first: Known, other: Known) -> bool:
 
 
 def _fixed(tensor: Tensor) -> Hashable:
-    """What must not vary over a grid."""
     return tensor.dtype, tensor.kind, tensor.constant
 
 
 def _holds(tracks: Tracks, basis: Point, first: Known, other: Known) -> bool:
-    """Whether tensors at another point are what the tracks say."""
     if not _same_names(first, other):
         return False
     expected: dict[Track, tuple[tuple[Dim, ...] | None, tuple[int, ...] | None]] = {}

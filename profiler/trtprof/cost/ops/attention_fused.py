@@ -146,7 +146,6 @@ def decoder_attention(op: Op) -> Cost:
 
 
 def _flag(op: Op, index: int) -> tuple[bool, ...]:
-    """What a boolean input may be."""
     value = single(op, index)
     return (False, True) if value is None else (bool(value),)
 

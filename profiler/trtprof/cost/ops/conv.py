@@ -22,7 +22,6 @@ def _macs(result: Tensor, weights: Tensor) -> int:
 
 
 def _kernel(op: Op, weights: Tensor) -> tuple[int, ...]:
-    """Of the window: the attribute, else what the weights say; empty where their layout is not known."""
     return integers(op, "kernel_shape") or (() if channels_last(op) else shape(weights)[2:])
 
 

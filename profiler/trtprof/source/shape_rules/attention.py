@@ -10,7 +10,6 @@ from trtprof.source.shape_rules._dims import *
 
 
 def _optional(op: Op, index: int) -> Shape | None:
-    """The shape of an input that may be omitted."""
     return None if given(op, index) is None else shape(op, index)
 
 
@@ -88,7 +87,6 @@ def multi_head_attention(op: Op) -> Sequence[Tensor | None]:
 
 
 def _queries(op: Op, batched: int, *, width: Dim | None = None) -> tuple[Shape, Dim]:
-    """The outputs of grouped-query attention and the depth of a head."""
     query = dims(op, 0, batched + 1)
     heads = required(op, "num_heads")
     packed = given(op, 1) is None

@@ -41,7 +41,6 @@ def label_encoder(op: Op) -> Sequence[Tensor | None]:
 
 
 def _labels(op: Op) -> tuple[str, int]:
-    """Dtype and number of the classes."""
     strings = count(op, "classlabels_strings")
     return ("string", strings) if strings else ("int64", count(op, "classlabels_ints", "classlabels_int64s"))
 

@@ -86,7 +86,6 @@ def varlen_ngram_hash_mapping(op: Op) -> Sequence[Tensor | None]:
 
 
 def _ngrams(op: Op) -> tuple[int, int]:
-    """Tokens before the last of an n-gram, and hashes for each token."""
     before = required(op, "max_ngram_size") - 1
     return before, before * required(op, "n_head_per_ngram")
 
@@ -116,7 +115,6 @@ def lstm(op: Op) -> Sequence[Tensor | None]:
 
 
 def _given_as(op: Op, index: int) -> Dim:
-    """A dimension that is the value of an input."""
     value = single(op, index)
     return "?" if value is None else value
 
