@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import strategies as st
 
 from tests.fakes.support import refused
 from trtprof.base.errors import UsageError
@@ -48,10 +47,6 @@ def tensor(name: str, *shape: Dim, dtype: str = "fp32") -> Tensor:
 )
 def test_trtexec_and_polygraphy_spellings_are_read(specs: list[str], expected: dict[str, tuple[int, ...]]) -> None:
     assert parse_shapes(specs) == expected
-
-
-_PLAIN = st.characters(codec="utf-8", exclude_characters="'\",[]*", exclude_categories=("Zs", "Zl", "Zp", "C"))
-_NAMES = st.text(_PLAIN, min_size=1, max_size=12).filter(lambda name: name == name.strip())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from trtprof.base.evaluate import MAX_ELEMENTS
 from trtprof.source import skim
 
 PAYLOAD = ("float_data", "int32_data", "string_data", "int64_data", "raw_data", "double_data", "uint64_data")
-LARGE, SMALL = 1200, 4
+LARGE = 1200
 
 
 def read(data: bytes, folder: Path) -> ModelProto:
