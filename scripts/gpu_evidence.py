@@ -407,17 +407,6 @@ def selfchecked(_work: Path) -> Outcome:
     return checked_by([sys.executable, "-c", code], lambda out: out[-1] if out else "")
 
 
-def cupti_checked(_work: Path) -> Outcome:
-    """Whether CUPTI in the process records what it should."""
-
-    def headline(out: Sequence[str]) -> str:
-        failed = [line.removeprefix("FAIL ") for line in out if line.startswith("FAIL ")]
-        held = sum(line.startswith("ok ") for line in out)
-        return f"{held} points hold, {len(failed)} do not" + (f": {'; '.join(failed)}" if failed else "")
-
-    return checked_by(child.command("trtprof.capture.cupti.check"), headline)
-
-
 def checked_by(command: Sequence[str], headline: Callable[[Sequence[str]], str]) -> Outcome:
     """What a check of the project's own says by its exit code: 0 ok, 3 absent."""
     answer = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
@@ -1147,7 +1136,7 @@ def benched(work: Path, name: str, model: Path) -> Outcome:
 
 PARTS = (
     Part("here", "what is here, and whether each tool works on this GPU", (
-        Step("machine", 10, machine), Step("selfcheck", 25, selfchecked), Step("cupti", 10, cupti_checked),
+        Step("machine", 10, machine), Step("selfcheck", 25, selfchecked),
         Step("tensorrt-rtx", 15, rtx), Step("tensorrt", 15, tensorrt), Step("nsys", 20, traced),
     )),
     Part("calibrate", "ceilings with their spread, beside the datasheet; kernels that correct what is expected", (

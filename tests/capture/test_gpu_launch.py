@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from tests.fakes.fake_gpu_worker import CLEAN, UNDER
-from tests.fakes.fake_nsys import NVTX_WORKER, FakeNsys
+from tests.fakes.fake_nsys import NVTX_WORKER, FakeNsys, play
 from tests.fakes.fake_nvml import SM, STEADY, UUID, FakeNvml, drivers
 from tests.fakes.in_process import call_telling
 from tests.fakes.support import H100, ROOT, needs_captures, one_at_a_time, refused
@@ -61,13 +61,17 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     no_cupti(monkeypatch)
     started = child.run_telling
 
-    def unless_it_dies(command: Sequence[str], log: Path, *given: Any) -> int:
+    def dies(request: str) -> bool:
         """A worker that waits or is killed is a child; the others are called."""
-        told = Path(command[-1]).with_name("behaviour.json")
-        dies = told.exists() and any({"signal", "wait"} & set(how) for how in json.loads(told.read_text()).values())
-        return (started if dies else call_telling)(command, log, *given)
+        told = Path(request).with_name("behaviour.json")
+        return told.exists() and any({"signal", "wait"} & set(how) for how in json.loads(told.read_text()).values())
 
-    monkeypatch.setattr(child, "run_telling", unless_it_dies)
+    monkeypatch.setattr(
+        child,
+        "run_telling",
+        lambda command, *given: (started if dies(command[-1]) else call_telling)(command, *given),
+    )
+    play(monkeypatch, dies)
 
 
 def no_cupti(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,16 +233,15 @@ def test_cupti_asked_for_and_absent_is_refused(fake: FakeNsys) -> None:
     assert "--collector none" in message
 
 
-@pytest.mark.parametrize("variable", ["NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH"])
-@pytest.mark.parametrize("asked", ["auto", "nsys", "cupti", "none"])
 def test_under_another_profiler_nothing_is_measured(
-    asked: gpu_launch.AskedCollector, variable: str, fake: FakeNsys, with_cupti: None, bench: Bench,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setenv(variable, "4711")
-    with pytest.raises(CaptureError, match=r"runs under nsys|another tool") as error:
-        bench.capture(asked)
-    assert "one subscriber" in refused(error.value)
+    fake: FakeNsys, with_cupti: None, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for asked in ("auto", "none"):
+        with monkeypatch.context() as patch:
+            patch.setenv("NSYS_PROFILING_SESSION_ID", "4711")
+            with pytest.raises(CaptureError, match="runs under nsys") as error:
+                bench.capture(asked)
+        assert "one subscriber" in refused(error.value)
     assert not bench.ran("clean")
 
 
@@ -303,37 +306,23 @@ def test_an_engine_of_tensorrt_is_asked_for_in_the_same_way(fake: FakeNsys, benc
     assert (found.collector, found.threads) == ("nsys", 1)
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [(["trtprof:iteration"], "trtprof:iteration"), (["trtprof:iteration 0"], "trtprof:iteration"), (["mine"], None)],
-)
-def test_the_range_around_an_iteration_is_named_where_it_was_recorded(
-    names: list[str], expected: str | None, fake: FakeNsys, bench: Bench
-) -> None:
-    rows = Rows()
-    for name in names:
+def test_the_range_around_an_iteration_is_named_where_it_was_recorded(fake: FakeNsys, bench: Bench) -> None:
+    for name, expected in (("trtprof:iteration 0", "trtprof:iteration"), ("mine", None)):
+        (fake.folder / "export.sqlite").unlink(missing_ok=True)
+        rows = Rows()
         rows.range(1_000, 9_000_000, name, global_tid(4711, 4711))
-    exported(fake, rows=rows)
-    assert bench.capture().iteration_range == expected
+        exported(fake, rows=rows)
+        assert bench.capture().iteration_range == expected
 
 
 def test_the_step_of_the_gpu_s_timer_is_told_by_its_durations(fake: FakeNsys, bench: Bench) -> None:
-    durations = np.random.default_rng(0).integers(20, 900, 60) * 32
+    draw = np.random.default_rng(0)
+    durations = draw.integers(20, 900, 60) * 32
     assert step_of(durations, fake, bench) == 32, "H100: multiples of 32 ns"
-
-
-def test_rounding_does_not_hide_the_step(fake: FakeNsys, bench: Bench) -> None:
-    durations = np.random.default_rng(0).integers(20, 900, 60) * 32
     durations[:3] += 1
-    assert step_of(durations, fake, bench) == 32
-
-
-def test_durations_without_a_step_have_none(fake: FakeNsys, bench: Bench) -> None:
-    assert step_of(np.random.default_rng(0).integers(600, 30_000, 60), fake, bench) == 1
-
-
-def test_few_durations_show_no_step(fake: FakeNsys, bench: Bench) -> None:
-    assert step_of(np.asarray([1024, 2048, 4096]), fake, bench) == 1
+    assert step_of(durations, fake, bench) == 32, "rounding does not hide it"
+    assert step_of(draw.integers(600, 30_000, 60), fake, bench) == 1
+    assert step_of(np.asarray([1024, 2048, 4096]), fake, bench) == 1, "few durations show none"
 
 
 @needs_captures
@@ -347,6 +336,7 @@ def step_of(durations: Any, fake: FakeNsys, bench: Bench) -> int:
     for number, ns in enumerate(durations.tolist()):
         rows.work(start, Work("kernel", ns), pid=4711, correlation=number)
         start += 100_000
+    (fake.folder / "export.sqlite").unlink(missing_ok=True)
     write_trace(fake.folder / "export.sqlite", rows=rows)
     return bench.capture().clock_resolution_ns
 
@@ -461,6 +451,7 @@ def test_without_a_driver_the_summary_says_so(bench: Bench, monkeypatch: pytest.
 # --- the clean latency is not measured again ------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_clean_latency_survives_a_profiled_phase_that_fails(
     fake: FakeNsys, bench: Bench, driver: Callable[..., FakeNvml]
 ) -> None:
@@ -486,6 +477,7 @@ def test_the_clean_latency_survives_a_profiled_phase_that_fails(
     assert not {"clean.json", "clean_clocks.json"} & set(bench.files()), "capture.json holds them now"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "damage"), [(name, "gone") for name in KEPT_CLEAN] + [(name, "cut") for name in KEPT_CLEAN[:2]]
 )
@@ -512,6 +504,7 @@ def test_a_clean_phase_that_fails_leaves_nothing_to_go_on_with(bench: Bench) -> 
     assert not bench.ran("profiled")
 
 
+@pytest.mark.nightly
 def test_a_clean_phase_that_is_killed_is_said_to_be(bench: Bench) -> None:
     bench.behave(clean={"signal": "SIGKILL"})
     with pytest.raises(CaptureError, match="died") as error:
@@ -535,6 +528,7 @@ def test_the_worker_s_own_error_is_the_one_that_is_shown(fake: FakeNsys, bench: 
     assert set(KEPT_CLEAN) <= set(bench.files())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("asked", ["nsys", "cupti", "none"])
 def test_a_worker_that_is_killed_is_one_clear_error(
     asked: gpu_launch.AskedCollector, fake: FakeNsys, bench: Bench, with_cupti: None
@@ -565,6 +559,7 @@ def test_a_worker_that_leaves_no_times_is_an_error(
     assert "capture.json" not in bench.files()
 
 
+@pytest.mark.nightly
 def test_an_nsys_that_hangs_is_given_generous_time_and_ended(
     fake: FakeNsys, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -741,6 +736,7 @@ def test_where_both_fail_both_are_named(fake: FakeNsys, bench: Bench, with_cupti
     assert both in second
 
 
+@pytest.mark.nightly
 def test_a_trace_of_before_is_not_taken_for_this_one(bench: Bench, with_cupti: None) -> None:
     bench.behave(profiled={"trace": cupti_trace(bench.scratch)[0]})
     bench.capture("cupti")
@@ -767,9 +763,14 @@ def gone(pid: int) -> bool:
     return not alive()
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked for in /proc")
-@pytest.mark.parametrize("phase", ["clean", "profiled"])
-@pytest.mark.parametrize("asked", ["nsys", "none"])
+@pytest.mark.parametrize(
+    ("asked", "phase"),
+    [
+        pytest.param("nsys", "profiled", marks=pytest.mark.process),
+        pytest.param("none", "profiled", marks=pytest.mark.nightly),
+        pytest.param("none", "clean", marks=pytest.mark.nightly),
+    ],
+)
 def test_ctrl_c_ends_the_children_and_leaves_nothing_half_done(
     asked: gpu_launch.AskedCollector, phase: str, fake: FakeNsys, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -816,6 +817,7 @@ def real(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.nightly
 def test_a_real_nsys_around_a_worker_without_cuda_says_that_cuda_was_not_loaded(bench: Bench, real: None) -> None:
     with pytest.raises(CaptureError, match="nsys recorded nothing") as error:
         bench.capture("nsys")
@@ -823,6 +825,7 @@ def test_a_real_nsys_around_a_worker_without_cuda_says_that_cuda_was_not_loaded(
     assert set(bench.files()) == {*KEPT_CLEAN, "nsys.log"}
 
 
+@pytest.mark.nightly
 def test_a_real_nsys_that_saw_ranges_alone_says_that_there_were_no_kernels(
     bench: Bench, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,11 +7,21 @@ written takes its behaviour from the file ``behaviour.json`` beside it.
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
 import sqlite3
 import stat
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from tests.fakes.in_process import call_telling
+from trtprof.capture.nsys import _find, _process, record
+from trtprof.runtime import installed_tool
 
 HELP = """usage: nsys profile [<args>] [application] [<application args>]
 \t-c, --capture-range=
@@ -198,6 +208,58 @@ class FakeNsys:
     def agent(self) -> int:
         """The process that it left behind."""
         return int((self.folder / "agent.pid").read_text())
+
+
+def play(patch: pytest.MonkeyPatch, dies: Callable[[str], bool] = lambda _worker: False) -> None:
+    """Fakes answer and export, and call the worker, without being started; not where somebody is to hang or to die."""
+    start = _process.run
+
+    def answer(command: Sequence[str]) -> tuple[str, str]:
+        told = _told(command[0])
+        said = told["help" if "--help" in command else "version"]
+        return said, said if told.get("version_code") else ""
+
+    def run(
+        command: Sequence[str], *, log: Path, environment: Mapping[str, str], timeout_s: float,
+        on_line: Callable[[str], None],
+    ) -> _process.Ended:  # fmt: skip
+        told, place = _told(command[0]), Path(command[0]).parent
+        fails, at = told.get("fails", ""), command.index("-o") + 1
+        output, app = (
+            command[at].replace("%%", "%"),
+            command[command.index(sys.executable) :] if "-P" in command else [],
+        )
+        if fails in {"hang", "deaf", "agent", "killed"} or (app and dies(app[-1])):
+            return start(command, log=log, environment=environment, timeout_s=timeout_s, on_line=on_line)
+        with (place / "calls.txt").open("a") as calls:
+            calls.write(json.dumps(command[1:]) + "\n")
+        log.write_text(f"$ {shlex.join(command)}\n")
+        errors: list[str] = list(told.get("first", []) if app else [])
+        code = int(fails == "refuse")
+        if code:
+            errors = told["message"]
+        elif not app:
+            shutil.copy(place / "export.sqlite", output)
+            os.truncate(output, told.get("cut", os.path.getsize(output)))
+        else:
+            lines = log.with_name(".errors")
+            code = call_telling(app, lines, on_line, {**environment, "NSYS_PROFILING_SESSION_ID": "1"})
+            errors += lines.read_text().splitlines()
+            lines.unlink()
+            on_line(f"Generating '{output}'")
+            if fails == "nospace":
+                errors.append(f"Failed to create '{output}.qdstrm': No space left on device.")
+            elif fails != "nothing":
+                Path(output + (".qdstrm" if fails == "qdstrm" else ".nsys-rep")).write_text("report")
+        return _process.Ended(code, False, None, tuple(errors), tuple(errors))
+
+    patch.setattr(installed_tool, "answer", answer)
+    patch.setattr(_find, "answer", answer)
+    patch.setattr(record, "run", run)
+
+
+def _told(program: str) -> dict[str, Any]:
+    return dict(json.loads(Path(program).resolve().with_name("behaviour.json").read_text()))
 
 
 def _program(path: Path, text: str) -> None:

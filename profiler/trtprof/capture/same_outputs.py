@@ -21,7 +21,7 @@ from trtprof.capture.turns import Variant
 from trtprof.capture.workers.inference import make_inputs
 
 WORKER = "trtprof.capture.workers.outputs"
-KEPT_FILE = "outputs.pickle"
+KEPT_FILE = "outputs.msgpack"
 SATURATING = 100.0
 """Extremes are so many times the ends of the range: exp, tanh and sigmoid saturate, and fp16 is near its end."""
 

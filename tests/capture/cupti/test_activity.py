@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import random
-import subprocess
 import sys
 import threading
 from importlib.machinery import ModuleSpec
@@ -28,18 +27,15 @@ from tests.fakes.other_versions import CUPTI, asked_of, other_version
 from tests.fakes.support import hide_modules, refused
 from trtprof.base.errors import CaptureError, MissingError
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from trtprof.capture.collector import Clocked
 from trtprof.capture.cupti import _errors as _cupti_errors
 from trtprof.capture.cupti import _graphs as _cupti_graphs
 from trtprof.capture.cupti import _names as _cupti_names
 from trtprof.capture.cupti import _records as _cupti_records
 from trtprof.capture.cupti import _tables as _cupti_tables
 from trtprof.capture.cupti import activity as cupti
-from trtprof.capture.cupti import check as cupti_check
 from trtprof.capture.cupti._names import demangled, short_name
 from trtprof.capture.cupti._records import FAMILIES, Records
 from trtprof.capture.cupti.activity import collecting, injection_environment, unavailable
-from trtprof.runtime import child
 
 START, END = 2, 4
 THREAD = 4242
@@ -473,7 +469,6 @@ def test_work_that_fails_is_an_error(module: FakeCupti) -> None:
 def test_the_time_is_that_of_the_records(module: FakeCupti) -> None:
     with collecting() as collection:
         assert collection.now_ns() == 1010
-        assert isinstance(collection, Clocked)
 
 
 def test_windows_add_up(module: FakeCupti) -> None:
@@ -638,70 +633,6 @@ def test_the_library_is_the_newest_of_the_wheels(tmp_path: Path, monkeypatch: py
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     assert cupti._library() == tmp_path / "cu13/lib/libcupti.so.13"
-
-
-def test_the_check_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    hide_modules(monkeypatch, "cupti")
-    assert cupti_check.main() == 3
-    assert "cupti-python is not installed" in capsys.readouterr().err
-
-
-def checked(module: FakeCupti, **changes: int) -> cupti_check.Collected:
-    """What the check is to collect on a GPU, with some of it changed."""
-    thread, name = threading.get_native_id(), "_Z13trtprof_checkIfEvPT_i"
-    with collecting() as collection:
-        collection.start()
-        with collection.iteration(0):
-            module.now += 200
-        module.now += 500
-        module.buffers = [[
-            fake.device(0),
-            fake.marker(START, 1, 1030, thread, "start and end", "trtprof check 2", fake.ActivityObjectKind.PROCESS),
-            fake.marker(START, 2, 1040, thread, "memset and kernel", "trtprof check"),
-            fake.call(ActivityKind.DRIVER, 220, 1050, 1060, 1, thread),
-            fake.call(ActivityKind.DRIVER, 307, 1070, 1080, 2, thread),
-            fake.marker(END, 2, 1090, thread, None, "trtprof check"),
-            fake.marker(END, 1, 1100, thread, None, "trtprof check 2", fake.ActivityObjectKind.PROCESS),
-            fake.memset(changes.get("size", 1 << 20), changes.get("time", 1100), 1200, correlation_id=1),
-            fake.kernel(name, 1300, 1400, correlation_id=changes.get("correlation", 2), grid_x=1024, block_x=256),
-        ]]  # fmt: skip
-        collection.stop()
-        plain = collection.trace()
-    with collecting(graph_nodes=True) as collection:
-        module.make_node(CREATED, 8)
-        module.make_node(CLONED, 9)
-        collection.start()
-        node = 1 << 32 | changes.get("node", 0x200)
-        module.buffers = [[
-            fake.call(ActivityKind.DRIVER, 514, 2000, 2010, 3, thread),
-            fake.memset(1 << 20, 2100, 2200, correlation_id=3, graph_node_id=node),
-            fake.kernel(name, 2300, 2400, correlation_id=3, graph_node_id=node),
-        ]]  # fmt: skip
-        collection.stop()
-        return cupti_check.Collected(plain, collection.trace(), True, True, os.getpid(), thread)
-
-
-def test_the_check_passes_what_is_right(module: FakeCupti, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cupti_check.report(checked(module)) == 0
-    assert "FAIL" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("changes", "points"),
-    [
-        ({"size": 5}, ["one memset"]),
-        ({"correlation": 9}, ["each piece of work has one call"]),
-        ({"time": 1045}, ["work starts after its call"]),
-        ({"node": 0x300}, ["the making of the node is known", "it leads to the node"]),
-    ],
-)
-def test_the_check_says_what_is_wrong(
-    module: FakeCupti, capsys: pytest.CaptureFixture[str], changes: dict[str, int], points: list[str]
-) -> None:
-    assert cupti_check.report(checked(module, **changes)) == 1
-    failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
-    assert len(failed) == len(points)
-    assert all(point in line for point, line in zip(points, failed, strict=True))
 
 
 # --- names ----------------------------------------------------------------------------------
@@ -872,15 +803,6 @@ def test_the_real_module_has_what_the_code_uses(version: str) -> None:
                 assert found["columns"][0][column] == np.array(expected).astype(dtype).tolist(), (family, column)
     if not _has_driver():
         assert "libcuda.so.1" in said["no_driver"]
-
-
-@pytest.mark.gpu
-def test_the_check_passes_on_a_gpu() -> None:
-    command = [sys.executable, "-m", "trtprof.capture.cupti.check"]
-    done = subprocess.run(command, env=child.environment(), capture_output=True, text=True, check=False)
-    if done.returncode == 3:
-        pytest.skip(" ".join(done.stderr.split()))
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _has_driver() -> bool:

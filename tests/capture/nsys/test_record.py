@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shlex
@@ -20,13 +19,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.fake_nsys import HELP, NVTX_WORKER, FakeNsys
+from tests.fakes.fake_nsys import HELP, NVTX_WORKER, FakeNsys, play
 from tests.fakes.support import one_at_a_time, refused
 from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageError
 from trtprof.capture.nsys import _find as _nsys_find
 from trtprof.capture.nsys import _process as _nsys_process
 from trtprof.capture.nsys import record as nsys
-from trtprof.runtime import child, installed_tool
+from trtprof.runtime import child
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
 """As the tests found it: a fixture hides it from all but those of the real one."""
@@ -48,14 +47,10 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         found = which(name)
         return found if found and tmp_path in Path(found).parents else None
 
-    def answer(command: list[str]) -> tuple[str, str]:
-        behaviour = json.loads(Path(command[0]).resolve().with_name("behaviour.json").read_text())
-        told = behaviour["help" if "--help" in command else "version"]
-        return told, told if behaviour.get("version_code") else ""
-
     monkeypatch.setattr(shutil, "which", here)
-    monkeypatch.setattr(installed_tool, "answer", answer)
-    monkeypatch.setattr(_nsys_find, "answer", answer)
+    run = nsys.run
+    play(monkeypatch)
+    monkeypatch.setattr(nsys, "run", run)
 
 
 @pytest.fixture

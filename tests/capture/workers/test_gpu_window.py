@@ -82,7 +82,7 @@ def test_cupti_is_made_known_to_nvtx_before_it_is_opened(nvtx: bool, monkeypatch
     monkeypatch.setattr(cupti, "injection_environment", lambda: {"THE_INJECTION": "libcupti"})
     monkeypatch.setattr(cupti, "collecting", collecting)
     with watching("cupti", nvtx=nvtx) as watch:
-        assert isinstance(watch, gpu_window.InProcess)
+        assert watch.notes == ()
     assert asked == [({"nvtx": nvtx}, "libcupti" if nvtx else ""), "closed"]
 
 

@@ -339,9 +339,8 @@ def test_without_the_model_it_is_said_that_nothing_was_compared(gpu: Gpu) -> Non
 class Seeing(Watch):
     """Notes which inferences the engine ran while it watched."""
 
-    notes = ()
-
     def __init__(self, trt: fake_gpu.Tensorrt) -> None:
+        self.notes = ()
         self.trt = trt
         self.seen: list[str] | None = None
         self.saved: Path | None = None
@@ -665,7 +664,7 @@ def test_turns_are_timed_as_a_run_is_and_all_is_given_back(gpu: Gpu, graph: bool
 @pytest.mark.parametrize(("name", "note"), [("y", ""), ("z", "it has no output 'y'")])
 def test_outputs_of_engines_are_held_against_those_of_the_original(gpu: Gpu, name: str, note: str) -> None:
     original = Variant(name="the original", inputs=(X,), engine=gpu.request())
-    folder, kept = str(gpu.folder), str(gpu.folder / "kept.pickle")
+    folder, kept = str(gpu.folder), str(gpu.folder / "kept.msgpack")
     request = OutputsRequest(variant=original, folder=folder, scratch=folder, kept=kept, original=True)
     keep(request)
     tensors = [

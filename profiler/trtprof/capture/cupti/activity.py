@@ -15,8 +15,6 @@ Facts of CUPTI's header (13.0) that the code relies on: times of records and `ge
 call has the correlation id of the kernel, copy or memset that it launches; the start and the end of an NVTX range are
 two records with one id, of which the start has the name; a time of 0 was not recorded. That clock is the system's: with
 CUPTI 13.0.85 and 13.5.25 (and no GPU) `get_timestamp` was Python's ``time.time_ns()`` to 0.4 us.
-
-``python -m trtprof.capture.cupti.check`` tries all this on the GPU of this machine.
 """
 
 from __future__ import annotations

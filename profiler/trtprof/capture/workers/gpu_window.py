@@ -9,18 +9,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from trtprof.base.errors import CaptureError, MissingError
 from trtprof.base.trace_file import save_trace
-from trtprof.capture.collector import Collector, system_to_collector_ns
 from trtprof.capture.gpu_record import ITERATION_RANGE, CollectorName
 from trtprof.capture.workers.inference import say
 
+if TYPE_CHECKING:
+    from trtprof.capture.cupti.activity import Collection
+
 _DRIVER = "libcuda.so.1"
+_NOT_MARKED = "the profiled inferences cannot be marked off for the profiler"
+_TRY_FIRST = "run the model without a profiler first: its error says more"
 NO_COLLECTOR = "no collector watched the GPU"
 NO_RANGES = (
     "the package nvtx is not installed: profiled inferences have no range of their own (pip install nvtx gives it)"
@@ -28,81 +32,57 @@ NO_RANGES = (
 
 
 class Watch:
-    """What sees the profiled inferences; this one sees nothing."""
+    """What sees the profiled inferences: CUPTI in this process, or a profiler around it that the driver switches.
 
-    notes: tuple[str, ...] = (NO_COLLECTOR,)
+    With neither it sees nothing.
+    """
+
+    def __init__(self, collection: Collection | None = None, driver: Any = None) -> None:
+        self._collection, self._driver = collection, driver
+        self.notes: tuple[str, ...] = () if collection or driver else (NO_COLLECTOR,)
 
     def start(self) -> None:
-        """See what happens from now on."""
+        if self._collection is not None:
+            self._collection.start()
+        self._call("cuProfilerStart")
 
     def stop(self) -> None:
         """See no more; the work must be done."""
+        if self._collection is not None:
+            self._collection.stop()
+        self._call("cuProfilerStop")
+
+    def _call(self, name: str) -> None:
+        code = int(getattr(self._driver, name)()) if self._driver else 0
+        if code:
+            raise CaptureError(
+                _NOT_MARKED, why=f"{name} answered with error {code} (CUresult in cuda.h)", fix=_TRY_FIRST
+            )
 
     def save(self, folder: Path) -> None:
         """Leave what was seen in the run folder, as far as it is here."""
+        if self._collection is not None:
+            say("reading the capture")
+            save_trace(self._collection.trace(), folder)
 
-    def ahead_ns(self) -> tuple[int, int] | None:
-        """See `system_to_collector_ns`."""
-        return None
+    def ahead_ns(self, rounds: int = 16) -> tuple[int, int] | None:
+        """What the collector's clock is ahead of the system's (``time.time_ns``), and how far off that may be, in ns.
+
+        None where its clock is not to be had here.
+        """
+        best: tuple[int, int] | None = None
+        for _ in range(rounds if self._collection is not None else 0):
+            before = time.time_ns()
+            theirs = self._collection.now_ns()  # type: ignore[union-attr]
+            after = time.time_ns()
+            # The system's clock may be set back in between.
+            if after >= before and (best is None or after - before < 2 * best[1]):
+                best = theirs - (before + after) // 2, (after - before + 1) // 2
+        return best
 
 
 Watching = Callable[[], AbstractContextManager[Watch]]
 """Makes a watch, and takes it down again."""
-
-
-class InProcess(Watch):
-    """A collector in this process."""
-
-    notes = ()
-
-    def __init__(self, collector: Collector) -> None:
-        """Take the collector."""
-        self._collector = collector
-
-    def start(self) -> None:
-        self._collector.start()
-
-    def stop(self) -> None:
-        self._collector.stop()
-
-    def save(self, folder: Path) -> None:
-        say("reading the capture")
-        save_trace(self._collector.trace(), folder)
-
-    def ahead_ns(self) -> tuple[int, int] | None:
-        return system_to_collector_ns(self._collector)
-
-
-class ProfiledRange(Watch):
-    """A profiler around this process, which records between the driver's cuProfilerStart and cuProfilerStop."""
-
-    notes = ()
-
-    def __init__(self) -> None:
-        """Load the driver."""
-        try:
-            self._driver = ctypes.CDLL(_DRIVER)
-        except OSError as error:
-            raise MissingError(
-                "the profiled inferences cannot be marked off for the profiler",
-                why=f"there is no NVIDIA driver: {error}",
-                fix="install the driver; in a container, run it with --gpus all",
-            ) from None
-
-    def start(self) -> None:
-        self._call("cuProfilerStart")
-
-    def stop(self) -> None:
-        self._call("cuProfilerStop")
-
-    def _call(self, name: str) -> None:
-        code = int(getattr(self._driver, name)())
-        if code:
-            raise CaptureError(
-                "the profiled inferences cannot be marked off for the profiler",
-                why=f"{name} answered with error {code} (CUresult in cuda.h)",
-                fix="run the model without a profiler first: its error says more",
-            )
 
 
 @contextlib.contextmanager
@@ -117,9 +97,16 @@ def watching(collector: CollectorName, *, nvtx: bool) -> Iterator[Watch]:
         if nvtx:
             os.environ.update(cupti.injection_environment())
         with cupti.collecting(nvtx=nvtx) as collection:
-            yield InProcess(collection)
+            yield Watch(collection)
+    elif collector == "nsys":
+        try:
+            driver = ctypes.CDLL(_DRIVER)
+        except OSError as error:
+            fix = "install the driver; in a container, run it with --gpus all"
+            raise MissingError(_NOT_MARKED, why=f"there is no NVIDIA driver: {error}", fix=fix) from None
+        yield Watch(driver=driver)
     else:
-        yield ProfiledRange() if collector == "nsys" else Watch()
+        yield Watch()
 
 
 class Seen(NamedTuple):

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -94,40 +94,6 @@ def copies_beyond(size: int, l2_bytes: int) -> tuple[int, list[str]]:
 # --- timers ---------------------------------------------------------------------------------
 
 
-class Timer(Protocol):
-    """Times what happens on a stream; used from one thread, for one inference at a time."""
-
-    clock: Literal["cuda events", "host clock"]
-    stream: int
-    """The stream to work on; 0 for one of the session's own."""
-
-    def begin(self) -> None:
-        """The work begins with what is enqueued next."""
-
-    def end(self) -> None:
-        """It ends with what was enqueued last."""
-
-    def elapsed_ns(self) -> int | None:
-        """Wait for the end, and tell the time in between; None where the host's clock must do."""
-
-
-class HostTimer:
-    """No timer: the session waits for its work, and the host's clock tells."""
-
-    clock: Literal["cuda events", "host clock"] = "host clock"
-    stream = 0
-
-    def begin(self) -> None:
-        """Nothing."""
-
-    def end(self) -> None:
-        """Nothing."""
-
-    def elapsed_ns(self) -> int | None:
-        """None."""
-        return None
-
-
 class Cuda:
     """CUDA's runtime through cuda-bindings, on one GPU: a call that fails is an error in words.
 
@@ -165,12 +131,9 @@ class Cuda:
 
 
 class EventTimer:
-    """CUDA events on a stream of its own, which the session works on."""
-
-    clock: Literal["cuda events", "host clock"] = "cuda events"
+    """CUDA events on ``stream``, one of its own, which the session works on; for one inference at a time."""
 
     def __init__(self, cuda: Cuda) -> None:
-        """Make stream and events."""
         self._cuda, self._runtime = cuda, cuda.runtime
         flags = self._runtime.cudaStreamNonBlocking
         self._stream = self._call(self._runtime.cudaStreamCreateWithFlags(flags))
@@ -178,20 +141,17 @@ class EventTimer:
         self.stream = int(self._stream)
 
     def begin(self) -> None:
-        """See `Timer`."""
         self._call(self._runtime.cudaEventRecord(self._begin, self._stream))
 
     def end(self) -> None:
-        """See `Timer`."""
         self._call(self._runtime.cudaEventRecord(self._end, self._stream))
 
-    def elapsed_ns(self) -> int | None:
-        """See `Timer`; CUDA events tell milliseconds with a resolution of about half a microsecond."""
+    def elapsed_ns(self) -> int:
+        """Wait for the end, and tell the time in between; CUDA events tell ms, to about half a microsecond."""
         self._call(self._runtime.cudaEventSynchronize(self._end))
         return round(float(self._call(self._runtime.cudaEventElapsedTime(self._begin, self._end))) * 1e6)
 
     def close(self) -> None:
-        """Give back stream and events."""
         for event in (self._begin, self._end):
             self._runtime.cudaEventDestroy(event)
         self._runtime.cudaStreamDestroy(self._stream)
@@ -219,8 +179,8 @@ class Runner(ABC, Generic[Slot]):
     names: list[str]
     """Of the outputs."""
 
-    def __init__(self, timer: Timer) -> None:
-        """Take what times the work; the slots are set by `take`."""
+    def __init__(self, timer: EventTimer | None) -> None:
+        """Take what times the work; without, the session waits for its work, and the host's clock tells."""
         self._timer = timer
         self._slots: list[Slot] = []
         self._turn = 0
@@ -235,7 +195,7 @@ class Runner(ABC, Generic[Slot]):
 
     @abstractmethod
     def run(self, slot: Slot) -> None:
-        """Enqueue the inference; with a timer that tells no time, wait for it, too."""
+        """Enqueue the inference; without a timer wait for it, too."""
 
     @abstractmethod
     def copy_out(self, slot: Slot) -> None:
@@ -258,11 +218,13 @@ class Runner(ABC, Generic[Slot]):
         began = clock()
         self.copy_in(written)
         copied = clock()
-        self._timer.begin()
+        if self._timer:
+            self._timer.begin()
         self.run(slot)
-        self._timer.end()
+        if self._timer:
+            self._timer.end()
         enqueued = clock()
-        compute = self._timer.elapsed_ns()
+        compute = self._timer.elapsed_ns() if self._timer else None
         done = clock()
         self.copy_out(slot)
         ended = clock()
@@ -298,7 +260,7 @@ class Modes(Protocol):
         """Of the inputs."""
 
     @property
-    def timer(self) -> Timer:
+    def timer(self) -> EventTimer | None:
         """What times the runners."""
 
     def stream(self) -> Runner[Any]:
@@ -334,7 +296,7 @@ def measure_clean(request: GpuWorkerRequest, modes: Modes, notes: Callable[[], t
     return CleanTimes(
         warmup_iterations=warmups,
         modes=tuple(_mode_times(mode, frame) for mode, frame in samples.items()),
-        timed_by=modes.timer.clock,
+        timed_by="cuda events" if modes.timer else "host clock",
         copies=modes.copies.number,
         copy_bytes=modes.copies.size,
         no_cuda_graph=refusal,

@@ -38,9 +38,8 @@ from trtprof.capture.workers.gpu_work import (
     Arrays,
     Copies,
     Cuda,
-    HostTimer,
+    EventTimer,
     Runner,
-    Timer,
     copies_for,
     event_timer,
     measure_clean,
@@ -74,7 +73,7 @@ class _Modes(NamedTuple):
     session: SessionRequest
     feeds: Arrays
     copies: Copies
-    timer: Timer
+    timer: EventTimer | None
 
     def stream(self) -> OrtRunner:
         return OrtRunner(self.session, self.feeds, self.copies.number, self.timer)
@@ -95,16 +94,16 @@ def with_graph(session: SessionRequest, *, on: bool) -> SessionRequest:
 
 
 @contextlib.contextmanager
-def timer_for(session: SessionRequest) -> Iterator[Timer]:
+def timer_for(session: SessionRequest) -> Iterator[EventTimer | None]:
     """CUDA events where cuda-bindings are there to record them with, else the host's clock."""
     if session.provider != "cuda":
-        yield HostTimer()
+        yield None
         return
     require_cuda_provider()
     try:
         cuda = Cuda(session.cuda.device_id)
     except ImportError:
-        yield HostTimer()
+        yield None
         return
     with event_timer(cuda) as timer:
         yield timer
@@ -129,10 +128,12 @@ class _Slot(NamedTuple):
 class OrtRunner(Runner[_Slot]):
     """A session and as many copies of its inputs and outputs as take turns."""
 
-    def __init__(self, request: SessionRequest, feeds: Arrays, copies: int, timer: Timer, **session: str) -> None:
+    def __init__(
+        self, request: SessionRequest, feeds: Arrays, copies: int, timer: EventTimer | None, **session: str
+    ) -> None:
         """Make the session, bind everything and run once with each copy."""
         super().__init__(timer)
-        self.session, self.facts = timed_session(request, user_stream=timer.stream, **session)
+        self.session, self.facts = timed_session(request, user_stream=timer.stream if timer else 0, **session)
         self.names = [output.name for output in self.session.get_outputs()]
         self._device = "cuda" if request.provider == "cuda" else "cpu"
         self._device_id = request.cuda.device_id if request.provider == "cuda" else 0
@@ -217,7 +218,7 @@ class OrtRunner(Runner[_Slot]):
         options = onnxruntime.RunOptions()
         if graph:
             options.add_run_config_entry("gpu_graph_id", graph)
-        if self._timer.stream:
+        if self._timer:
             # The events tell when the work is done, so that enqueuing can be timed by itself.
             options.add_run_config_entry("disable_synchronize_execution_providers", "1")
         return options
@@ -243,7 +244,7 @@ def profiled(request: OrtCudaRequest, watched: Watching | None = None) -> Profil
     watches: Watching = watched or (lambda: watching(request.collector, nvtx=False))
     with watches() as watch:
         runner = OrtRunner(
-            with_graph(request.session, on=False), feeds, copies, HostTimer(),
+            with_graph(request.session, on=False), feeds, copies, None,
             profile_prefix=str(scratch / "profile"), save_to=str(saved),
         )  # fmt: skip
         copy_file(saved, folder / request.graph_file)

@@ -6,14 +6,15 @@ at another level of graph optimisation: what both differ by is rounding. A varia
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - its types have names then
 import msgspec
+import numpy as np
 
 from trtprof.base.errors import CaptureError, TrtprofError
 from trtprof.capture.same_outputs import (
@@ -85,7 +86,20 @@ def keep(request: OutputsRequest) -> None:
             why=next(iter(left_out.values())),
             fix="leave what draws random numbers out of the model, or give real inputs (--loadInputs)",
         )
-    Path(request.kept).write_bytes(pickle.dumps(tuple(Kept(names, outputs, own, left_out)), protocol=5))
+    Path(request.kept).write_bytes(msgspec.msgpack.encode(Kept(names, outputs, own, left_out), enc_hook=_packed))
+
+
+def _packed(value: Any) -> msgspec.msgpack.Ext:
+    """An array as msgpack holds it; one of texts as a list."""
+    array = np.asarray(value)
+    data = array.tolist() if array.dtype == object else array.tobytes()
+    return msgspec.msgpack.Ext(0, msgspec.msgpack.encode((str(array.dtype), array.shape, data)))
+
+
+def _unpacked(_code: int, packed: memoryview) -> Any:
+    dtype, shape, data = msgspec.msgpack.decode(packed)
+    flat = np.array(data, dtype) if dtype == "object" else np.frombuffer(data, dtype)
+    return flat.reshape(shape)
 
 
 def _own(variant: Variant, names: list[str], kinds: list[str]) -> dict[str, list[Any]]:
@@ -117,7 +131,7 @@ def _rounded_differently(variant: Variant) -> Variant | None:
 
 def check(request: OutputsRequest) -> list[KindCheck]:
     """Hold a variant against the original, with each kind of inputs."""
-    kept = Kept(*pickle.loads(Path(request.kept).read_bytes()))  # noqa: S301 - `keep` wrote it
+    kept = Kept(*msgspec.msgpack.decode(Path(request.kept).read_bytes(), ext_hook=_unpacked))
     variant = request.variant
     checks = []
     with outputs_of(variant) as run:

@@ -20,8 +20,8 @@ from trtprof.capture.workers.gpu_window import Watching, profile_window, watchin
 from trtprof.capture.workers.gpu_work import (
     Arrays,
     Copies,
+    EventTimer,
     Runner,
-    Timer,
     copies_for,
     measure_clean,
     run_phase,
@@ -71,7 +71,7 @@ class _Modes(NamedTuple):
     runner: TrtRunner
 
     @property
-    def timer(self) -> Timer:
+    def timer(self) -> EventTimer:
         return self.runner.timer
 
     def stream(self) -> TrtRunner:

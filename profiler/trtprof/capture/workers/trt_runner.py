@@ -17,7 +17,7 @@ import numpy.typing as npt
 from trtprof.base.errors import CaptureError, MissingError
 from trtprof.base.units import DTYPE_BITS, dtype_bytes, format_bytes, format_ns
 from trtprof.capture.gpu_record import TensorrtRequest
-from trtprof.capture.workers.gpu_work import Arrays, Cuda, Runner, Timer, event_timer
+from trtprof.capture.workers.gpu_work import Arrays, Cuda, EventTimer, Runner, event_timer
 from trtprof.capture.workers.inference import numpy_dtype, say
 from trtprof.capture.workers.trt_runtime import DTYPES, Library, allocator_class
 
@@ -145,7 +145,7 @@ class TrtRunner(Runner[_Slot]):
         timer: Times its work, and has the stream that it works on.
     """
 
-    def __init__(self, library: Library, engine: Any, timer: Timer, cuda: Cuda, memory: Memory) -> None:
+    def __init__(self, library: Library, engine: Any, timer: EventTimer, cuda: Cuda, memory: Memory) -> None:
         """Take what it works with; `set_up` makes it ready."""
         super().__init__(timer)
         self.timer = timer
