@@ -48,9 +48,8 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         return found if found and tmp_path in Path(found).parents else None
 
     monkeypatch.setattr(shutil, "which", here)
-    run = nsys.run
     play(monkeypatch)
-    monkeypatch.setattr(nsys, "run", run)
+    monkeypatch.setattr(nsys, "run", _nsys_process.run)
 
 
 @pytest.fixture
