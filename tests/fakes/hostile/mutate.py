@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
@@ -144,52 +143,3 @@ def mutated_bytes(random: Random, data: bytes) -> bytes:
             other = random.randrange(len(made))
             made[other:other] = made[at : at + size]
     return bytes(made)
-
-
-_NO_TOML = (
-    "= 1\n",
-    "[[x]]\n",
-    "[x]\n",
-    "x.x.x = {",
-    "'''",
-    '"""',
-    "\x00",
-    "9" * 5000,
-    "[" * 30_000,
-    "\r",
-    "1979-05-27",
-)
-
-
-def toml_of(value: Any) -> str:
-    """A table as TOML, all in it on one line for each of its keys; what TOML lacks (null) as a date."""
-    return "".join(f"{_toml_key(name)} = {_toml_value(each)}\n" for name, each in value.items())
-
-
-def broken_toml(random: Random, document: dict[str, Any]) -> bytes:
-    """A document with parts that are wrong, sometimes with text that is."""
-    made = document if random.random() < 0.1 else mutated(random, document)
-    text = toml_of(made if isinstance(made, dict) else {"x": made})
-    if random.random() < 0.15:
-        at = random.randrange(len(text) + 1)
-        text = text[:at] + random.choice(_NO_TOML) + text[at:]
-    data = text.encode("utf-8", "surrogatepass")
-    return mutated_bytes(random, data) if random.random() < 0.15 else data
-
-
-def _toml_key(name: object) -> str:
-    return json.dumps(str(name))
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml_key(name)} = {_toml_value(each)}" for name, each in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml_value, value)) + "]"
-    if isinstance(value, float):
-        return "nan" if math.isnan(value) else repr(value)
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    return "1979-05-27T07:32:00Z" if value is None else str(value)
