@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -35,25 +34,6 @@ def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
     for read in (read_file, lambda path: read_text_file(path, what="a profile", fix="name one")):
         with pytest.raises(UsageError, match="is a pipe, not a file"):
             read(tmp_path / "p")
-
-
-def test_a_device_without_an_end_is_refused() -> None:
-    with pytest.raises(UsageError, match="/dev/zero is a device, not a file"):
-        read_file(Path("/dev/zero"))
-
-
-def test_a_folder_and_a_socket_are_no_files(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is a folder"):
-        read_file(tmp_path)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "s"))
-        with pytest.raises(OSError, match="No such device"):
-            read_file(tmp_path / "s")
-
-
-def test_what_is_not_there_is_an_os_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_file(tmp_path / "none")
 
 
 @pytest.mark.parametrize(

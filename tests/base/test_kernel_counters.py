@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from trtprof.base.kernel_counters import METRICS, Counter, KernelCounters, sum_up
+from trtprof.base.kernel_counters import Counter, KernelCounters, sum_up
 
 PIPE = "sm__inst_executed_pipe_tensor.sum"
 HFMA2 = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
@@ -106,52 +104,7 @@ def test_bytes_of_dram_go_by_several_names(counters: dict[str, float], unit: str
     assert with_counters(counters, unit=unit).dram_bytes == bytes_
 
 
-def test_before_there_was_a_duration_there_were_cycles() -> None:
-    counters = {
-        "sm__cycles_elapsed.avg": Counter(3000, "cycle"),
-        "sm__cycles_elapsed.avg.per_second": Counter(1.5e9, "Hz"),
-    }
-    assert KernelCounters(kernel="k", counters=counters).duration_ns == 2000
-    assert KernelCounters(kernel="k").duration_ns is None
-
-
-@given(times=st.integers(1, 9), reads=st.lists(st.integers(0, 10**9), min_size=1, max_size=6))
-def test_the_mean_of_the_launches_stands_for_all_of_an_inference(times: int, reads: list[int]) -> None:
-    launches = [with_counters({"dram__bytes_read.sum": float(read)}, unit="byte") for read in reads]
-    assert sum_up([(float(times), launches)])["dram_read"] == pytest.approx(times * sum(reads) / len(reads))
-
-
 def test_a_layer_uses_tensor_cores_where_one_of_its_kernels_does() -> None:
     yes, no, open_ = with_counters({PIPE: 1.0}), with_counters({PIPE: 0.0}), with_counters({})
     for launches, worked in (((no, yes), True), ((no, no), False), ((no, open_), None), ((open_, yes), True)):
         assert sum_up([(1.0, launches)])["tensor_cores"] is worked
-
-
-def test_flop_are_not_told_where_tensor_cores_worked_uncounted() -> None:
-    single = {SASS.format(op): 1.0 for op in ("fadd", "fmul", "ffma")}
-    assert sum_up([(1.0, [with_counters({**single, PIPE: 5.0})])])["flops_low"] is None
-    assert sum_up([(1.0, [with_counters({**single, PIPE: 0.0})])])["flops_low"] == 4
-    ops = {"sm__ops_path_tensor_src_fp16_dst_fp32.sum": 96.0}
-    assert sum_up([(1.0, [with_counters({**single, **ops, PIPE: 5.0})])])["flops_low"] == 100
-    other = {"sm__ops_path_tensor_src_fp64.sum": 0.0}
-    assert sum_up([(1.0, [with_counters({**single, **other, PIPE: 5.0})])])["flops_low"] is None
-
-
-def test_every_metric_that_is_asked_for_is_of_use() -> None:
-    """A launch that has them all tells everything."""
-    units = {"gpu__time_duration.sum": "ns", "sm__warps_active.avg.pct_of_peak_sustained_active": "1"}
-    counters = {
-        name: Counter(1.0, units.get(name, "byte" if "bytes" in name else "inst"))
-        for name in METRICS
-    }  # fmt: skip
-    found = KernelCounters(kernel="k", counters=counters)
-    told = (
-        found.duration_ns,
-        found.occupancy,
-        found.dram_bytes,
-        found.l2_bytes,
-        found.tensor_flops,
-        found.scalar_flops,
-    )
-    assert None not in told
-    assert len(set(METRICS)) == len(METRICS)

@@ -47,13 +47,6 @@ def test_innermost(ranges: list[Range], moments: list[Range]) -> None:
     assert found.tolist() == [next(iter(holders(ranges, moment)), -1) for moment in moments]
 
 
-@given(RANGES, MOMENTS)
-def test_a_moment_without_an_end_is_a_point(ranges: list[Range], moments: list[Range]) -> None:
-    thread, start, _ = columns(moments)
-    points = [(thread, start, start) for thread, start, _ in moments]
-    assert nested(ranges).innermost(thread, start).tolist() == nested(ranges).innermost(*columns(points)).tolist()
-
-
 @given(RANGES)
 def test_parents(ranges: list[Range]) -> None:
     expected = []
@@ -88,45 +81,6 @@ def test_layers_within_an_enqueue() -> None:
     )
     # At 20 the convolution ends and the activation starts: what starts last is the inner one.
     assert found.tolist() == [1, 0, 2, -1, -1]
-
-
-def test_deep_and_long() -> None:
-    """A nest of a thousand ranges, each followed by a thousand brothers that are over when the moment comes."""
-    deep = [(0, depth, 10_000_000 - depth) for depth in range(1000)]
-    brothers = [(0, 2000 + 2 * at, 2001 + 2 * at) for at in range(1000)]
-    built = nested(deep + brothers)
-    assert built.innermost(np.array([0], np.int64), np.array([9_000_000], np.int64)).tolist() == [999]
-    assert built.depths()[-1] == 1000
-
-
-def test_parents_at_any_depth() -> None:
-    """Trees of 1 to 20 levels on two threads, with up to four ranges in each: the parents are known beforehand."""
-    generator = np.random.default_rng(0)
-    for depth in range(1, 21):
-        ranges: list[Range] = []
-        parents: list[int] = []
-        level = [(thread, 0, 1 << 60, -1) for thread in (5, 6)]
-        for _ in range(depth):
-            inner = []
-            for thread, start, end, parent in level:
-                row = len(ranges)
-                ranges.append((thread, start, end))
-                parents.append(parent)
-                count = int(generator.integers(1, 5))
-                cuts = [start + (end - start) * at // count for at in range(count + 1)]
-                parts = [(thread, low + 1, high - 1, row) for low, high in itertools.pairwise(cuts)]
-                inner += parts if len(level) < 40 else parts[:1]
-            level = inner
-        order = generator.permutation(len(ranges))
-        built = nested([ranges[row] for row in order])
-        place = np.append(np.argsort(order), -1)
-        assert built.parents.tolist() == [place[parents[row]] for row in order]
-
-
-def test_times_at_the_ends_of_64_bits() -> None:
-    lowest, highest = -(1 << 63), (1 << 63) - 1
-    built = nested([(0, lowest, highest), (0, lowest + 1, 5), (1, lowest, lowest), (0, 6, highest), (1, 7, highest)])
-    assert built.parents.tolist() == [-1, 0, -1, 0, -1]
 
 
 PAIRS = st.lists(st.tuples(st.sampled_from([-1, 5, 1 << 22]), st.sampled_from([0, 1, 2, 1 << 31, (1 << 32) - 1])))

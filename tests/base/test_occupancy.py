@@ -63,44 +63,7 @@ def test_published_waves() -> None:
     assert waves(18, 1, 4).efficiency == Fraction(90, 100)
 
 
-def test_limits_of_the_programming_guide() -> None:
-    """Tables 30 and 31 once more, read across instead of down."""
-    assert [limits.warps for limits in SM_LIMITS.values()] == [64, 64, 32, 64, 48, 48, 48, 64, 64, 64, 48, 48, 48]
-    assert [limits.blocks for limits in SM_LIMITS.values()] == [32, 32, 16, 32, 16, 16, 24, 32, 32, 32, 24, 24, 24]
-    assert [limits.shared_per_block // 1024 for limits in SM_LIMITS.values()] == [
-        *(96, 96, 64, 163, 99, 163, 99, 227, 227, 227, 227, 99, 99)
-    ]
-    assert {(limits.registers, limits.registers_per_thread) for limits in SM_LIMITS.values()} == {(65536, 255)}
-
-
 # --- by hand --------------------------------------------------------------------------------
-
-
-def test_registers_are_dealt_to_warps_in_each_quarter_of_the_sm() -> None:
-    # 120 registers x 32 are 3840 = 15 x 256 a warp: 17 of them in 65,536, but only 4 in 16,384.
-    assert occupancy("9.0", 32, 120, 0)[:2] == (16, 16)
-    # 121 are allocated as 128: 4096 a warp, so 16 as well; 129 as 136: 4352, so 3 in each quarter.
-    assert occupancy("9.0", 32, 121, 0)[:2] == (16, 16)
-    assert occupancy("9.0", 32, 129, 0)[:2] == (12, 12)
-    # A block need not be dealt evenly: two of 6 warps fill those 12, one of 7 leaves 5 of them empty.
-    assert occupancy("9.0", 192, 129, 0)[:2] == (2, 12)
-    assert occupancy("9.0", 224, 129, 0)[:2] == (1, 7)
-    # 9 warps of 6144 registers are 55,296 but are checked as 12: 73,728 are more than a block has.
-    with pytest.raises(ValueError, match="9 warps of 192 registers a thread take 73728 registers"):
-        occupancy("9.0", 288, 192, 0)
-
-
-def test_shared_memory_is_dealt_out_with_what_the_driver_takes() -> None:
-    # 49,152 + 1,024 bytes are 4 times in 228 KiB; on 7.0 the driver takes nothing: 2 times 49,152 in 96 KiB.
-    assert occupancy("9.0", 32, 0, 48 * 1024)[0] == 4
-    assert occupancy("7.0", 32, 0, 48 * 1024)[0] == 2
-    # 99 KiB and the driver's are all of 100 KiB.
-    assert occupancy("8.9", 32, 0, 99 * 1024) == (1, 1, Fraction(1, 48), "shared")
-    # 8,276 + 1,024 bytes are 9,300, which fit 11 times, but are allocated as 9,344.
-    assert occupancy("8.9", 32, 0, 8_276)[0] == 10
-    # The SM was left with 32 KiB: three blocks of 9 + 1 KiB; with 5 KiB asked for it has 16, as there are no others.
-    assert occupancy("8.0", 32, 0, 9 * 1024, 32 * 1024)[0] == 3
-    assert occupancy("8.0", 32, 0, 9 * 1024, 5 * 1024)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -119,16 +82,6 @@ def test_shared_memory_is_dealt_out_with_what_the_driver_takes() -> None:
 def test_a_block_that_cannot_be_launched(asked: tuple[str, int, int, int], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         occupancy(*asked)
-
-
-def test_two_blocks_to_an_sm_that_has_one() -> None:
-    """As many blocks as SMs keep all SMs busy, though half of the slots are empty."""
-    grid = waves(A100_SMS, 2, A100_SMS)
-    assert (grid.full, grid.tail_blocks, grid.count) == (0, 108, 1)
-    assert grid.efficiency == Fraction(1, 2)
-    assert grid.sm_efficiency == 1
-    # A block on every second SM leaves half of them idle, both ways.
-    assert waves(54, 1, A100_SMS).sm_efficiency == waves(54, 1, A100_SMS).efficiency == Fraction(1, 2)
 
 
 def test_clusters_start_together() -> None:
@@ -171,18 +124,6 @@ def test_more_registers_or_shared_memory_never_raise_occupancy(
     assert 0 < heavy.fraction <= light.fraction <= 1
 
 
-@given(CAPABILITIES, st.integers(1, 1024), st.integers(0, 255), st.integers(0, 163 * 1024), st.integers(0, 164 * 1024))
-def test_a_smaller_shared_configuration_never_raises_occupancy(
-    capability: str, threads: int, registers: int, shared: int, config: int
-) -> None:
-    assume(config <= SM_LIMITS[capability].shared_bytes)
-    try:
-        whole = occupancy(capability, threads, registers, shared)
-    except ValueError:
-        return
-    assert 1 <= occupancy(capability, threads, registers, shared, config).blocks_per_sm <= whole.blocks_per_sm
-
-
 POSITIVE = st.integers(1, 10_000)
 
 
@@ -199,13 +140,6 @@ def test_efficiency_of_waves(blocks: int, blocks_per_sm: int, sms: int) -> None:
     assert (grid.sm_efficiency == 1) == (blocks % sms == 0)
     # The busiest SM has at least as many blocks as any dealing must give to one.
     assert blocks / (grid.sm_efficiency * sms) == -(-blocks // sms)
-
-
-@given(POSITIVE, st.integers(1, 32), st.integers(1, 200), st.integers(1, 16))
-def test_a_cluster_never_helps(clusters: int, blocks_per_sm: int, sms: int, cluster: int) -> None:
-    assume(cluster <= blocks_per_sm * sms)
-    together = waves(clusters * cluster, blocks_per_sm, sms, cluster)
-    assert 0 < together.efficiency <= waves(clusters * cluster, blocks_per_sm, sms).efficiency
 
 
 # --- NVIDIA's calculator --------------------------------------------------------------------
@@ -255,6 +189,7 @@ def toolkit_headers() -> Path | None:
     return next((root / "include" for root in roots if (root / "include" / "cuda_occupancy.h").is_file()), None)
 
 
+@pytest.mark.nightly
 def test_the_rules_are_those_of_nvidias_calculator(tmp_path: Path) -> None:
     """Random launches, many of them impossible, on every compute capability that the toolkit knows."""
     headers, compiler = toolkit_headers(), shutil.which("cc")

@@ -27,21 +27,6 @@ def test_a_failing_write_leaves_what_was_there_and_nothing_else(tmp_path: Path) 
     assert path.read_bytes() == b"old"
 
 
-def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        _half(tmp_path / "new", KeyboardInterrupt())
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("size", [0, 1, 70_000])
-def test_content_is_that_asked_for(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "a.bin"
-    replace_file(path, b"x" * size)
-    replace_file(path, b"y" * size)
-    assert path.read_bytes() == b"y" * size
-    assert [each.name for each in tmp_path.iterdir()] == ["a.bin"]
-
-
 def test_a_new_file_has_the_permissions_of_any_other_and_an_old_one_keeps_its(tmp_path: Path) -> None:
     (tmp_path / "any").touch()
     replace_file(tmp_path / "new", b"1")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -28,18 +26,3 @@ def test_a_damaged_one_is_a_value_error(tmp_path: Path) -> None:
     (tmp_path / "cut.parquet").write_bytes(next(EXAMPLE.glob("*.parquet")).read_bytes()[:-20])
     with pytest.raises(ValueError, match="Parquet"):
         read_parquet(tmp_path / "cut.parquet")
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system lists no threads")
-def test_no_thread_reads_it() -> None:
-    code = (
-        "import pathlib, sys; from trtprof.base.parquet_file import read_parquet; import pandas, pyarrow.parquet\n"
-        "def threads():\n"
-        "    names = [each.read_text() for each in pathlib.Path('/proc/self/task').glob('*/comm')]\n"
-        "    return len([name for name in names if 'jemalloc' not in name])\n"
-        "before = threads(); read_parquet(pathlib.Path(sys.argv[1])); after = threads()\n"
-        "print(before == after)"
-    )
-    path = str(next(EXAMPLE.glob("*.parquet")))
-    done = subprocess.run([sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"

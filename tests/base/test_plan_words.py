@@ -16,7 +16,6 @@ from trtprof.base.plan_words import (
     layout,
     precision,
     tensor_words,
-    tokens,
 )
 from trtprof.base.records import MatchedLayer, PlanLayer, PlanTensor, Work
 
@@ -56,12 +55,6 @@ def test_what_a_layer_does(
 ) -> None:
     layer = PlanLayer(name=name, kind=kind, parameter_type=parameter_type)
     assert (is_product(layer), is_convolution(layer), is_reduction(layer)) == (product, convolution, reduction)
-
-
-def test_the_operations_of_a_layer_that_lost_its_name_stand_in_its_tactic() -> None:
-    layer = PlanLayer(name="node_softmax", kind="kgen", tactic="__myl_AddMaxrSubExpSum_0x574acd01f7517732")
-    assert tokens(layer) == ("Add", "Maxr", "Sub", "Exp", "Sum")
-    assert tokens(PlanLayer(name="conv1", kind="CaskConvolution", tactic="sm80_xmma_fprop")) == ()
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -52,23 +50,3 @@ def test_what_is_no_record_is_said_in_words(data: bytes, why: str, tmp_path: Pat
 def test_numbers_in_names_are_no_numbers(name: str) -> None:
     told = _Told(ns=record_file.MAX_INT, speed=record_file.MAX_FLOAT, name=name)
     assert decoded(msgspec.json.encode(told), _Told) == told
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such pipes")
-def test_a_pipe_is_no_record(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.json")
-    with pytest.raises(UsageError, match="is a pipe, not a file"):
-        read_record(tmp_path / "a.json", _Told, what="a record", fix="write it again")
-
-
-def test_a_file_without_an_end_is_no_record(tmp_path: Path) -> None:
-    with (tmp_path / "a.json").open("wb") as file:
-        file.truncate(record_file.MAX_BYTES + 1)
-    with pytest.raises(UsageError, match="too large for a record"):
-        read_record(tmp_path / "a.json", _Told, what="a record", fix="write it again")
-
-
-@pytest.mark.parametrize("value", [-(1 << 63), (1 << 63) - 1, -3.4028234663852886e38])
-def test_what_models_say_are_numbers_of_theirs(value: float) -> None:
-    kept = {"attributes": {"min": value, "starts": [value]}}
-    assert decoded(msgspec.json.encode(kept), dict[str, Any]) == kept

@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from trtprof.base import plugins
 from trtprof.base.registry import Registry
-from trtprof.cli import app, load_commands
 
 GROUP = "trtprof.tests"
 PACKAGE = Path(plugins.__file__).parents[1]
@@ -84,34 +82,6 @@ def test_a_broken_plugin_is_named_and_the_others_are_loaded(announce: Announce, 
     assert "'broken' of broken-things 2.0 (trtprof.tests: home" in left_out.what
     assert left_out.why.startswith(why)
     assert "uninstall" in left_out.fix
-
-
-def test_our_own_module_that_cannot_be_imported_raises_at_every_look_up(announce: Announce) -> None:
-    things = announce({"one": adds("own"), "two": adds("two") + "raise OSError('a bug')\n"})
-    for _ in range(2):
-        with pytest.raises(OSError, match="a bug"):
-            things.get("own")
-    assert not plugins.LEFT_OUT
-
-
-def test_a_module_may_look_up_others_while_it_is_imported(announce: Announce) -> None:
-    things = announce({"one": adds("own"), "two": "assert THINGS.get('own')\n"}, sound="assert THINGS.get('own')\n")
-    assert things.keys() == ["own"]
-    assert not plugins.LEFT_OUT
-
-
-def test_the_command_line_warns_once_and_doctor_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = plugins.LeftOut("the plug-in 'mine' of mine 2.0", "OSError: no disk", "mend it")
-    monkeypatch.setattr(plugins, "LEFT_OUT", [one])
-    monkeypatch.setattr("trtprof.cli.output._said", set())
-    load_commands()
-    first, second = (CliRunner().invoke(app, ["rules", "RL101"]) for _ in range(2))
-    assert "warning: the plug-in 'mine' of mine 2.0 is left out\n  why: OSError: no disk\n" in first.stderr
-    assert "warning" not in second.stderr
-    assert first.stdout == second.stdout
-    assert "mine" not in first.stdout
-    doctor = CliRunner().invoke(app, ["doctor"])
-    assert "  --  the plug-in 'mine' of mine 2.0: OSError: no disk\n" in doctor.stdout
 
 
 def test_doctor_finds_a_broken_plugin_of_every_group() -> None:

@@ -7,13 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.fakes.support import ROOT, refused
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.records import SCHEMA_VERSION
-from trtprof.base.run_folder import REPORT, TAGS, RunFolder, check_tags, newest
+from trtprof.base.run_folder import REPORT, TAGS, RunFolder, newest
 from trtprof.flows.notebook import LoadedRun
 
 
@@ -24,11 +22,6 @@ def folder(tmp_path: Path) -> RunFolder:
     for name in ("report.json", "request.json"):
         shutil.copyfile(ROOT / "reports" / "example" / name, target / name)
     return RunFolder(target)
-
-
-def test_a_run_has_no_tags_at_first(folder: RunFolder) -> None:
-    assert folder.tags() == ()
-    assert folder.report().tags == ()
 
 
 def test_tags_are_sorted_kept_once_and_taken_away(folder: RunFolder) -> None:
@@ -55,25 +48,6 @@ def test_what_is_no_tag_is_refused(folder: RunFolder, tag: str) -> None:
         folder.tag([tag])
     refused(caught.value)
     assert not folder.has(TAGS)
-
-
-@given(st.from_regex(r"\A[A-Za-z0-9_][A-Za-z0-9_.+:/@-]{0,63}\Z"))
-def test_one_word_is_a_tag(tag: str) -> None:
-    check_tags([tag])
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 6, "tags": "x"}'])
-def test_damaged_tags_are_said(folder: RunFolder, content: str) -> None:
-    folder.file(TAGS).write_text(content)
-    with pytest.raises(UsageError, match=r"tags\.json cannot be read"):
-        folder.tags()
-
-
-def test_the_file_says_its_version(folder: RunFolder) -> None:
-    folder.tag(["a"])
-    document = json.loads(folder.file(TAGS).read_text())
-    assert sorted(document) == ["schema_version", "tags"]
-    assert not list(folder.path.glob("*.part"))
 
 
 def test_the_newest_run_is_the_one_written_last(tmp_path: Path) -> None:

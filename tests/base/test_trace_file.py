@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.support import H100, needs_captures, refused
+from tests.fakes.support import refused
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
 from trtprof.base.trace_file import FACTS_FILE, TABLES, load_trace, save_trace, table_file
-from trtprof.capture.nsys.trace import read_trace as read_nsys
 
 NAMES = {"work": ("kind", "name", "short_name"), "launches": ("name",), "ranges": ("domain", "name", "style")}
 NARROW: dict[str, type[np.signedinteger[Any]]] = {
@@ -83,24 +82,6 @@ def test_whatever_is_written_comes_back(trace: GpuTrace, tmp_path_factory: pytes
     assert_same(load_trace(folder), trace)
 
 
-@given(first=traces(), second=traces())
-@settings(max_examples=10)
-def test_a_second_trace_replaces_the_first(
-    first: GpuTrace, second: GpuTrace, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("trace")
-    save_trace(first, folder)
-    save_trace(second, folder)
-    assert_same(load_trace(folder), second)
-
-
-@needs_captures
-def test_a_real_capture_comes_back(tmp_path: Path) -> None:
-    trace = read_nsys(H100)
-    save_trace(trace, tmp_path)
-    assert_same(load_trace(tmp_path), trace)
-
-
 def test_the_same_trace_gives_the_same_bytes(tmp_path: Path, written: Path) -> None:
     before = {path.name: path.read_bytes() for path in written.iterdir()}
     save_trace(load_trace(written), written)
@@ -111,14 +92,6 @@ def test_a_folder_without_a_trace_is_said_to_have_none(tmp_path: Path) -> None:
     with pytest.raises(MissingError) as caught:
         load_trace(tmp_path)
     assert FACTS_FILE in refused(caught.value)
-
-
-def test_a_trace_that_was_not_finished_is_no_trace(written: Path) -> None:
-    """The facts are written last, and taken away first when another trace takes the place."""
-    broken = load_trace(written)._replace(ranges=pd.DataFrame())
-    with pytest.raises(ValueError, match="ranges lacks start_ns"):
-        save_trace(broken, written)
-    assert not (written / FACTS_FILE).exists()
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -132,33 +105,3 @@ def test_a_table_that_is_gone_or_damaged_is_named(table: str, written: Path) -> 
     with pytest.raises(MissingError) as gone:
         load_trace(written)
     assert path.name in refused(gone.value)
-
-
-def test_a_table_of_another_trace_is_refused(written: Path) -> None:
-    row = {column: [1] for column in GRAPH_COLUMNS}
-    pd.DataFrame(row).to_parquet(written / table_file("graph_nodes"))
-    with pytest.raises(UsageError) as caught:
-        load_trace(written)
-    refused(caught.value)
-
-
-@pytest.mark.parametrize("text", [b"{", b"{}", b'{"format_version": 99'])
-def test_damaged_facts_are_refused(text: bytes, written: Path) -> None:
-    (written / FACTS_FILE).write_bytes(text)
-    with pytest.raises(UsageError) as caught:
-        load_trace(written)
-    refused(caught.value)
-
-
-def test_a_later_format_is_refused(written: Path) -> None:
-    path = written / FACTS_FILE
-    path.write_bytes(path.read_bytes().replace(b'"format_version": 1', b'"format_version": 2'))
-    with pytest.raises(UsageError, match="this trtprof reads 1"):
-        load_trace(written)
-
-
-def test_a_folder_that_cannot_be_written_is_said(written: Path) -> None:
-    trace = load_trace(written)
-    with pytest.raises(MissingError) as caught:
-        save_trace(trace, written / "not there")
-    refused(caught.value)
