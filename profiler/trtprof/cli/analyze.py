@@ -9,23 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trtprof.base.errors import UsageError
+from trtprof.cli import run_view as v
 from trtprof.cli.declared import opt
 from trtprof.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, MeasuredOption, Tf32Option
 from trtprof.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
 from trtprof.cli.output import View, errors_shown, refuse_binary, say, whole
 from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
-from trtprof.cli.run_view import (
-    ByOption,
-    FigureOption,
-    LedgerOption,
-    RedactOption,
-    RooflineOption,
-    TableOption,
-    check_views,
-    refuse_explained,
-    say_confirmations,
-    with_model,
-)
+from trtprof.cli.run_view import check_views, refuse_explained, say_confirmations, with_model
 
 if TYPE_CHECKING:
     from trtprof.base.records import GpuSpec, Run
@@ -104,12 +94,12 @@ def analyze(
     force: ForceOption = False,
     format_name: FormatOption = "text",
     top: TopOption = None,
-    by: ByOption = "layer",
-    table: TableOption = None,
-    figure: FigureOption = "roofline",
-    ledger: LedgerOption = False,
-    roofline: RooflineOption = None,
-    redact: RedactOption = False,
+    by: v.ByOption = "layer",
+    table: v.TableOption = None,
+    figure: v.FigureOption = "roofline",
+    ledger: v.LedgerOption = False,
+    roofline: v.RooflineOption = None,
+    redact: v.RedactOption = False,
     fail_on: FailOnOption = None,
     explain: ExplainOption = None,
 ) -> None:

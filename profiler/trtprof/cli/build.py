@@ -9,22 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.cli import completion
+from trtprof.cli import engine_options as eng
 from trtprof.cli.as_trtexec import write_layers
 from trtprof.cli.declared import opt
-from trtprof.cli.engine_options import (
-    BestOption,
-    LayerInfoOption,
-    LoadEngineOption,
-    Memory,
-    Plugins,
-    Ranges,
-    RebuildOption,
-    SaveEngineOption,
-    Tactics,
-    Types,
-    VerboseOption,
-    build_options,
-)
+from trtprof.cli.engine_options import build_options
 from trtprof.cli.engine_trust import TrustOption, allow_engine
 from trtprof.cli.options import Export, ForceOption, NamedModel, QuietOption, Shapes, TopOption, command, model_request
 from trtprof.cli.output import StageLines, errors_shown, result, say
@@ -50,11 +38,11 @@ def build(
         ),
     ] = "auto",
     shapes: Shapes,
-    ranges: Ranges,
-    types: Types,
-    best: BestOption = False,
-    memory: Memory,
-    tactics: Tactics,
+    ranges: eng.Ranges,
+    types: eng.Types,
+    best: eng.BestOption = False,
+    memory: eng.Memory,
+    tactics: eng.Tactics,
     capabilities: Annotated[
         list[str] | None,
         opt(
@@ -64,13 +52,13 @@ def build(
             metavar="8.9,...",
         ),
     ] = None,
-    plugins: Plugins,
+    plugins: eng.Plugins,
     export: Export,
-    save_engine: SaveEngineOption = "",
-    load_engine: LoadEngineOption = "",
+    save_engine: eng.SaveEngineOption = "",
+    load_engine: eng.LoadEngineOption = "",
     trust: TrustOption = False,
-    layer_info: LayerInfoOption = "",
-    rebuild: RebuildOption = False,
+    layer_info: eng.LayerInfoOption = "",
+    rebuild: eng.RebuildOption = False,
     dry_run: Annotated[
         bool, opt("--dry-run", "Build nothing: print the trtexec command that does the same.", "Engine of TensorRT")
     ] = False,
@@ -78,7 +66,7 @@ def build(
     force: ForceOption = False,
     format_name: FormatOption = "text",
     top: TopOption = None,
-    verbose: VerboseOption = False,
+    verbose: eng.VerboseOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Build an engine and show its layers.

@@ -5,18 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, cast
 
 from trtprof.cli import completion
+from trtprof.cli import gpu_targets as g
 from trtprof.cli.declared import opt
 from trtprof.cli.engine_options import Types
-from trtprof.cli.gpu_targets import (
-    AccumulateOption,
-    CeilingOption,
-    ClockOption,
-    GpuOption,
-    MeasuredOption,
-    names,
-    parse_accumulate,
-    parse_ceilings,
-)
+from trtprof.cli.gpu_targets import names, parse_accumulate, parse_ceilings
 from trtprof.cli.options import EngineOption, Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
 from trtprof.cli.output import StageLines, errors_shown, say
 from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
@@ -31,7 +23,7 @@ def predict(
     shapes: Shapes,
     export: Export,
     types: Types,
-    gpu: GpuOption = None,
+    gpu: g.GpuOption = None,
     level: Annotated[
         str,
         opt(
@@ -42,13 +34,13 @@ def predict(
         ),
     ] = "auto",
     engine: EngineOption = None,
-    accumulate: AccumulateOption = "auto",
-    clock: ClockOption = None,
-    ceiling: CeilingOption = None,
+    accumulate: g.AccumulateOption = "auto",
+    clock: g.ClockOption = None,
+    ceiling: g.CeilingOption = None,
     cold: Annotated[
         bool, opt("--cold/--warm", "Charge every byte to DRAM, or let the last-level cache keep what fits.")
     ] = False,
-    measured: MeasuredOption = None,
+    measured: g.MeasuredOption = None,
     why: Annotated[
         str,
         opt(

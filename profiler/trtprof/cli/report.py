@@ -11,6 +11,7 @@ import typer
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.output_file import write_file
 from trtprof.cli import app, completion, process
+from trtprof.cli import run_view as v
 from trtprof.cli.completion import REPORTS
 from trtprof.cli.declared import opt
 from trtprof.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
@@ -23,17 +24,7 @@ from trtprof.cli.output_files import (
     refuse_existing,
     suffix_format,
 )
-from trtprof.cli.run_view import (
-    ByOption,
-    FigureOption,
-    LedgerOption,
-    RedactOption,
-    RooflineOption,
-    TableOption,
-    check_views,
-    refuse_explained,
-    with_model,
-)
+from trtprof.cli.run_view import check_views, refuse_explained, with_model
 
 if TYPE_CHECKING:
     from trtprof.base.records import Record, Run
@@ -65,12 +56,12 @@ def report(
     ] = None,
     force: ForceOption = False,
     top: TopOption = None,
-    by: ByOption = "layer",
-    table: TableOption = None,
-    figure: FigureOption = "roofline",
-    ledger: LedgerOption = False,
-    roofline: RooflineOption = None,
-    redact: RedactOption = False,
+    by: v.ByOption = "layer",
+    table: v.TableOption = None,
+    figure: v.FigureOption = "roofline",
+    ledger: v.LedgerOption = False,
+    roofline: v.RooflineOption = None,
+    redact: v.RedactOption = False,
     redact_map: Annotated[
         str, opt("--redact-map", "With --redact: keep which word stands for which name.", metavar="FILE")
     ] = "",

@@ -9,41 +9,14 @@ from typing import Annotated
 
 from trtprof.base.errors import UsageError
 from trtprof.cli import completion, typed
+from trtprof.cli import engine_options as eng
+from trtprof.cli import options as o
 from trtprof.cli.as_trtexec import Told, tell
 from trtprof.cli.declared import opt
-from trtprof.cli.engine_options import (
-    BestOption,
-    LayerInfoOption,
-    LoadEngineOption,
-    Memory,
-    Plugins,
-    Ranges,
-    RebuildOption,
-    SaveEngineOption,
-    Tactics,
-    Types,
-    VerboseOption,
-    build_options,
-)
+from trtprof.cli.engine_options import build_options
 from trtprof.cli.engine_trust import TrustOption, allow_engine
 from trtprof.cli.gpu_targets import MeasuredOption
-from trtprof.cli.options import (
-    BackendOption,
-    Export,
-    FailOnOption,
-    ForceOption,
-    LoadInputsOption,
-    NamedModel,
-    QuietOption,
-    SeedOption,
-    SessionOptionOption,
-    Shapes,
-    ThreadsOption,
-    TopOption,
-    command,
-    command_line,
-    model_request,
-)
+from trtprof.cli.options import command, command_line, model_request
 from trtprof.cli.output import StageLines, errors_shown, refuse_binary, result, say
 from trtprof.cli.output_files import ENGINE_SUFFIXES, FormatOption, deliver, refuse_existing, refuse_file_name, writable
 from trtprof.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
@@ -54,13 +27,13 @@ _DEVICE = re.compile(r"(?:gpu:)?([0-9]{1,9})")
 @command
 def run(
     *,
-    model: NamedModel,
-    shapes: Shapes,
-    load_inputs: LoadInputsOption = None,
-    seed: SeedOption = 0,
-    backend: BackendOption = "auto",
-    threads: ThreadsOption = 0,
-    session_option: SessionOptionOption = None,
+    model: o.NamedModel,
+    shapes: o.Shapes,
+    load_inputs: o.LoadInputsOption = None,
+    seed: o.SeedOption = 0,
+    backend: o.BackendOption = "auto",
+    threads: o.ThreadsOption = 0,
+    session_option: o.SessionOptionOption = None,
     iterations: Annotated[int, opt("--iterations", "Measure at least so many inferences.", "Measurement")] = 10,
     warmup: Annotated[
         float, opt("--warmUp --warmup", "Warm up for so many milliseconds.", "Measurement", metavar="MS")
@@ -111,19 +84,19 @@ def run(
         ),
     ] = 0,
     measured: MeasuredOption = None,
-    types: Types,
-    best: BestOption = False,
-    ranges: Ranges,
-    memory: Memory,
-    tactics: Tactics,
-    plugins: Plugins,
-    load_engine: LoadEngineOption = "",
+    types: eng.Types,
+    best: eng.BestOption = False,
+    ranges: eng.Ranges,
+    memory: eng.Memory,
+    tactics: eng.Tactics,
+    plugins: eng.Plugins,
+    load_engine: eng.LoadEngineOption = "",
     trust: TrustOption = False,
-    save_engine: SaveEngineOption = "",
-    rebuild: RebuildOption = False,
+    save_engine: eng.SaveEngineOption = "",
+    rebuild: eng.RebuildOption = False,
     told: Told,
-    layer_info: LayerInfoOption = "",
-    export: Export,
+    layer_info: eng.LayerInfoOption = "",
+    export: o.Export,
     output: Annotated[
         list[str] | None,
         opt(
@@ -134,19 +107,19 @@ def run(
             metavar="FOLDER|FILE",
         ),
     ] = None,
-    force: ForceOption = False,
+    force: o.ForceOption = False,
     resume: Annotated[bool, opt("--resume", "Go on with the unfinished run in the -o folder.", "Result")] = False,
     format_name: FormatOption = "text",
-    top: TopOption = None,
+    top: o.TopOption = None,
     by: ByOption = "layer",
     ledger: LedgerOption = False,
     roofline: RooflineOption = None,
     tag: Annotated[
         list[str] | None, opt("--tag", "Call the run so; may be repeated.", "Result", metavar="NAME")
     ] = None,
-    fail_on: FailOnOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    fail_on: o.FailOnOption = None,
+    verbose: eng.VerboseOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Run a model: where its time is lost, and why."""
     progress = StageLines(quiet=quiet, verbose=verbose)

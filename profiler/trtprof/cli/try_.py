@@ -10,24 +10,11 @@ import typer
 
 from trtprof.base.errors import UsageError
 from trtprof.cli import completion, process, typed
+from trtprof.cli import options as o
 from trtprof.cli.declared import opt
 from trtprof.cli.engine_options import AuxStreamsOption, Memory, Plugins, Ranges, Tactics, Types, build_options
 from trtprof.cli.gpu_targets import GpuOption, names
-from trtprof.cli.options import (
-    BackendOption,
-    Export,
-    ForceOption,
-    LoadInputsOption,
-    NamedModel,
-    SeedOption,
-    SessionOptionOption,
-    Shapes,
-    ThreadsOption,
-    TopOption,
-    command,
-    command_line,
-    model_request,
-)
+from trtprof.cli.options import command, command_line, model_request
 from trtprof.cli.output import StageLines, errors_shown, result, say
 from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, deliver, refuse_existing, writable
 
@@ -44,13 +31,13 @@ _SECONDS = {"s": 1, None: 1, "m": 60, "min": 60, "h": 3600}
 @command
 def try_(
     *,
-    model: NamedModel,
-    shapes: Shapes,
-    load_inputs: LoadInputsOption = None,
-    seed: SeedOption = 0,
-    backend: BackendOption = "auto",
-    threads: ThreadsOption = 0,
-    session_option: SessionOptionOption = None,
+    model: o.NamedModel,
+    shapes: o.Shapes,
+    load_inputs: o.LoadInputsOption = None,
+    seed: o.SeedOption = 0,
+    backend: o.BackendOption = "auto",
+    threads: o.ThreadsOption = 0,
+    session_option: o.SessionOptionOption = None,
     types: Types,
     tactics: Tactics,
     aux_streams: AuxStreamsOption = None,
@@ -95,7 +82,7 @@ def try_(
         bool, opt("--dry-run", "Predict what each rung brings, and measure nothing but the original.", "What is tried")
     ] = False,
     gpu: GpuOption = None,
-    export: Export,
+    export: o.Export,
     runs: Annotated[
         str,
         opt(
@@ -107,9 +94,9 @@ def try_(
     ] = "",
     output: OutputsOption = None,
     patch: Annotated[bool, opt("--patch", "Show what the best changes in the graph.", "Result")] = False,
-    force: ForceOption = False,
+    force: o.ForceOption = False,
     format_name: FormatOption = "text",
-    top: TopOption = None,
+    top: o.TopOption = None,
 ) -> None:
     """Try what would help a model: rewrites of its graph and options of the runtime, each measured.
 
