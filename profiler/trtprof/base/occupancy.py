@@ -22,7 +22,7 @@ class SmLimits(NamedTuple):
     Attributes:
         threads: Resident threads, in warps of 32.
         blocks: Resident thread blocks.
-        shared_configs: Sizes in bytes that shared memory can be given of the SM's L1, ascending.
+        shared_bytes: The most shared memory that can be given of the SM's L1.
         shared_unit: Shared memory is allocated to blocks in multiples of so many bytes.
         shared_reserved: Bytes that the driver takes in each block.
         registers: 32-bit registers, of the SM and the most of one block.
@@ -34,7 +34,7 @@ class SmLimits(NamedTuple):
 
     threads: int
     blocks: int
-    shared_configs: tuple[int, ...]
+    shared_bytes: int
     shared_unit: int = 128
     shared_reserved: int = KIB
     registers: int = 64 * KIB
@@ -48,46 +48,31 @@ class SmLimits(NamedTuple):
         return self.threads // WARP
 
     @property
-    def shared_bytes(self) -> int:
-        """The most shared memory of the SM."""
-        return self.shared_configs[-1]
-
-    @property
     def shared_per_block(self) -> int:
         """The most shared memory that a kernel may ask for in a block; over 48 KiB it must opt in."""
         return self.shared_bytes - self.shared_reserved
 
 
-def _kib(*sizes: int) -> tuple[int, ...]:
-    return tuple(size * KIB for size in sizes)
-
-
-_SHARED_64 = _kib(32, 64)
-_SHARED_96 = _kib(0, 8, 16, 32, 64, 96)
-_SHARED_100 = _kib(0, 8, 16, 32, 64, 100)
-_SHARED_164 = _kib(0, 8, 16, 32, 64, 100, 132, 164)
-_SHARED_228 = _kib(0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
-
 # Threads, blocks, registers and shared memory: CUDA Programming Guide 13, "Compute Capabilities", tables 30 to 32;
 # 7.0 and 7.2, which CUDA 13 dropped: CUDA C++ Programming Guide 12, "Technical Specifications per Compute
-# Capability". Units, sub-partitions and once more blocks and shared configurations: cuda_occupancy.h of CUDA 13.0.
+# Capability". Units and sub-partitions: cuda_occupancy.h of CUDA 13.0.
 # The reserve per block: arch_traits.h of NVIDIA's CCCL.
 # Where NVIDIA's pages disagree, the guide and the header are followed: the Blackwell Tuning Guide gives 12.0 32 blocks
 # and 128 KB (the whole L1), CCCL gives 11.0 the limits of 10.0; cuda_occupancy.h allows 256 registers per thread.
 SM_LIMITS: dict[str, SmLimits] = {
-    "7.0": SmLimits(2048, 32, _SHARED_96, shared_unit=256, shared_reserved=0),
-    "7.2": SmLimits(2048, 32, _SHARED_96, shared_unit=256, shared_reserved=0),
-    "7.5": SmLimits(1024, 16, _SHARED_64, shared_unit=256, shared_reserved=0),
-    "8.0": SmLimits(2048, 32, _SHARED_164),
-    "8.6": SmLimits(1536, 16, _SHARED_100),
-    "8.7": SmLimits(1536, 16, _SHARED_164),
-    "8.9": SmLimits(1536, 24, _SHARED_100),
-    "9.0": SmLimits(2048, 32, _SHARED_228),
-    "10.0": SmLimits(2048, 32, _SHARED_228),
-    "10.3": SmLimits(2048, 32, _SHARED_228),
-    "11.0": SmLimits(1536, 24, _SHARED_228),
-    "12.0": SmLimits(1536, 24, _SHARED_100),
-    "12.1": SmLimits(1536, 24, _SHARED_100),
+    "7.0": SmLimits(2048, 32, 96 * KIB, shared_unit=256, shared_reserved=0),
+    "7.2": SmLimits(2048, 32, 96 * KIB, shared_unit=256, shared_reserved=0),
+    "7.5": SmLimits(1024, 16, 64 * KIB, shared_unit=256, shared_reserved=0),
+    "8.0": SmLimits(2048, 32, 164 * KIB),
+    "8.6": SmLimits(1536, 16, 100 * KIB),
+    "8.7": SmLimits(1536, 16, 164 * KIB),
+    "8.9": SmLimits(1536, 24, 100 * KIB),
+    "9.0": SmLimits(2048, 32, 228 * KIB),
+    "10.0": SmLimits(2048, 32, 228 * KIB),
+    "10.3": SmLimits(2048, 32, 228 * KIB),
+    "11.0": SmLimits(1536, 24, 228 * KIB),
+    "12.0": SmLimits(1536, 24, 100 * KIB),
+    "12.1": SmLimits(1536, 24, 100 * KIB),
 }
 """By compute capability."""
 
@@ -134,7 +119,6 @@ def occupancy(
     threads_per_block: int,
     registers_per_thread: int,
     shared_bytes_per_block: int,
-    shared_config_bytes: int | None = None,
 ) -> Occupancy:
     """Blocks of a kernel that one SM holds at once."""
     limits = _limits(compute_capability)
@@ -161,7 +145,7 @@ def occupancy(
         blocks_by["registers"] = of_a_part * limits.sub_partitions // warps
     shared = _round_up(shared_bytes_per_block + limits.shared_reserved, limits.shared_unit)
     if shared:
-        blocks_by["shared"] = _shared_config(limits, shared, shared_config_bytes) // shared
+        blocks_by["shared"] = limits.shared_bytes // shared
     blocks, limit = min((count, place) for place, count in enumerate(blocks_by.values()))
     return Occupancy(blocks, blocks * warps, Fraction(blocks * warps, limits.warps), list(blocks_by)[limit])
 
@@ -186,15 +170,6 @@ def _limits(compute_capability: str) -> SmLimits:
     if compute_capability not in SM_LIMITS:
         raise ValueError(f"no limits for compute capability {compute_capability}; known: {', '.join(SM_LIMITS)}")
     return SM_LIMITS[compute_capability]
-
-
-def _shared_config(limits: SmLimits, block: int, asked: int | None) -> int:
-    """Shared memory that the SM is configured to for blocks of so many bytes."""
-    if asked is None:
-        return limits.shared_bytes
-    if not 0 <= asked <= limits.shared_bytes:
-        raise ValueError(f"an SM has 0 to {limits.shared_bytes} bytes of shared memory, not {asked}")
-    return next(size for size in limits.shared_configs if size >= max(asked, block))
 
 
 def _round_up(value: int, unit: int) -> int:

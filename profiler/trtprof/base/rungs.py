@@ -34,139 +34,82 @@ class Answers(NamedTuple):
         return tuple(dict.fromkeys(name for names in self for name in names))
 
 
-_FEWER_LAUNCHES = Answers(
-    rewrites=(
-        "attention-fused",
-        "batchnorm-folded",
-        "cast-pairs",
-        "concat-of-slices",
-        "constant-folding",
-        "gelu-fused",
-        "layernorm-fused",
-        "loop-unrolled",
-        "merge-products",
-        "reshape-chains",
-        "rmsnorm-fused",
-        "transpose-through",
-        "where-constant",
-    ),
-    passes=("onnxscript-optimizer", "onnxslim", "ort-transformers"),
-    on_cpu=("no-spinning", "parallel-execution", "threads"),
-    on_cuda=("cuda-graph",),
-    on_tensorrt=("cuda-graph",),
+def _answers(**names: str) -> Answers:
+    return Answers(**{kind: tuple(text.split()) for kind, text in names.items()})
+
+
+_FEWER_LAUNCHES = _answers(
+    rewrites="attention-fused batchnorm-folded cast-pairs concat-of-slices constant-folding gelu-fused "
+    "layernorm-fused loop-unrolled merge-products reshape-chains rmsnorm-fused transpose-through "
+    "where-constant",
+    passes="onnxscript-optimizer onnxslim ort-transformers",
+    on_cpu="no-spinning parallel-execution threads",
+    on_cuda="cuda-graph",
+    on_tensorrt="cuda-graph",
 )
 """What leaves fewer kernels to launch, or makes the host wait less for them."""
 
 ANSWERS: Mapping[str, Answers] = {
-    "AL802": Answers(rewrites=("conv-pad-channels",)),
-    "CN601": Answers(rewrites=("constant-folding",), passes=("onnxscript-optimizer", "onnxslim")),
-    "DW805": Answers(
-        rewrites=("conv-pad-channels", "conv1d-as-conv2d", "depthwise-repeated-channels"),
-        on_cuda=("channels-last",),
-        on_tensorrt=("fp16",),
+    "AL802": _answers(rewrites="conv-pad-channels"),
+    "CN601": _answers(rewrites="constant-folding", passes="onnxscript-optimizer onnxslim"),
+    "DW805": _answers(
+        rewrites="conv-pad-channels conv1d-as-conv2d depthwise-repeated-channels",
+        on_cuda="channels-last",
+        on_tensorrt="fp16",
     ),
-    "FU301": Answers(
-        rewrites=(
-            "attention-fused",
-            "batchnorm-as-mul-add",
-            "batchnorm-folded",
-            "gelu-fused",
-            "gelu-spelled",
-            "layernorm-fused",
-            "layernorm-spelled",
-            "rmsnorm-fused",
-            "rmsnorm-spelled",
-            "where-constant",
-        ),
-        passes=("onnxslim", "ort-transformers"),
+    "FU301": _answers(
+        rewrites="attention-fused batchnorm-as-mul-add batchnorm-folded gelu-fused gelu-spelled layernorm-fused "
+        "layernorm-spelled rmsnorm-fused rmsnorm-spelled where-constant",
+        passes="onnxslim ort-transformers",
     ),
     "HO501": _FEWER_LAUNCHES,
-    "KN701": Answers(
-        rewrites=("conv-pad-channels", "gemv-as-reduce", "gemv-fold-batch", "row-matmul-transposed"),
-        on_tensorrt=("builder-level-5", "fp16", "tactics-of-libraries"),
+    "KN701": _answers(
+        rewrites="conv-pad-channels gemv-as-reduce gemv-fold-batch row-matmul-transposed",
+        on_tensorrt="builder-level-5 fp16 tactics-of-libraries",
     ),
-    "KN702": Answers(
-        rewrites=("conv-pad-channels",),
-        on_cuda=("channels-last", "tf32"),
-        on_tensorrt=("bf16", "builder-level-5", "fp16", "tactics-of-libraries", "tf32"),
+    "KN702": _answers(
+        rewrites="conv-pad-channels",
+        on_cuda="channels-last tf32",
+        on_tensorrt="bf16 builder-level-5 fp16 tactics-of-libraries tf32",
     ),
-    "KN703": Answers(rewrites=("gemv-as-reduce", "gemv-fold-batch", "merge-products", "row-matmul-transposed")),
-    "KN704": Answers(rewrites=("merge-products",), on_tensorrt=("builder-level-5",)),
-    "KN705": Answers(on_tensorrt=("bf16", "fp16")),
+    "KN703": _answers(rewrites="gemv-as-reduce gemv-fold-batch merge-products row-matmul-transposed"),
+    "KN704": _answers(rewrites="merge-products", on_tensorrt="builder-level-5"),
+    "KN705": _answers(on_tensorrt="bf16 fp16"),
     "LA401": _FEWER_LAUNCHES,
-    "LY201": Answers(
-        rewrites=(
-            "cast-pairs",
-            "conv-pad-channels",
-            "conv1x1-as-matmul",
-            "convtranspose-as-conv",
-            "convtranspose-as-resize",
-            "matmul-as-conv1x1",
-            "transpose-through",
-        ),
-        on_cpu=("no-blocked-layout",),
-        on_cuda=("channels-last", "graph-extended"),
-        on_tensorrt=("builder-level-5",),
+    "LY201": _answers(
+        rewrites="cast-pairs conv-pad-channels conv1x1-as-matmul convtranspose-as-conv convtranspose-as-resize "
+        "matmul-as-conv1x1 transpose-through",
+        on_cpu="no-blocked-layout",
+        on_cuda="channels-last graph-extended",
+        on_tensorrt="builder-level-5",
     ),
-    "OC707": Answers(on_tensorrt=("aux-streams-4", "builder-level-5")),
-    "PR2": Answers(on_tensorrt=("fp16",)),
-    "PR801": Answers(on_cuda=("tf32",), on_tensorrt=("bf16", "fp16", "tf32")),
-    "RF2": Answers(rewrites=("cast-pairs",)),
-    "RL101": Answers(
-        rewrites=(
-            "attention-fused",
-            "batchnorm-folded",
-            "cast-pairs",
-            "concat-of-slices",
-            "conv1d-as-conv2d",
-            "convtranspose-as-conv",
-            "convtranspose-as-resize",
-            "cube-as-mul",
-            "depthwise-repeated-channels",
-            "gather-as-slice",
-            "gelu-fused",
-            "gemv-as-reduce",
-            "gemv-fold-batch",
-            "layernorm-fused",
-            "matmul-as-conv1x1",
-            "merge-products",
-            "pow-as-mul",
-            "rmsnorm-fused",
-            "row-matmul-transposed",
-            "softmax-last-axis",
-            "split-products",
-            "transpose-through",
-            "where-constant",
-        ),
-        passes=("onnxslim", "ort-transformers"),
-        on_cpu=("gelu-approximation", "threads"),
-        on_cuda=("gelu-approximation",),
+    "OC707": _answers(on_tensorrt="aux-streams-4 builder-level-5"),
+    "PR2": _answers(on_tensorrt="fp16"),
+    "PR801": _answers(on_cuda="tf32", on_tensorrt="bf16 fp16 tf32"),
+    "RF2": _answers(rewrites="cast-pairs"),
+    "RL101": _answers(
+        rewrites="attention-fused batchnorm-folded cast-pairs concat-of-slices conv1d-as-conv2d convtranspose-as-conv "
+        "convtranspose-as-resize cube-as-mul depthwise-repeated-channels gather-as-slice gelu-fused "
+        "gemv-as-reduce gemv-fold-batch layernorm-fused matmul-as-conv1x1 merge-products pow-as-mul "
+        "rmsnorm-fused row-matmul-transposed softmax-last-axis split-products transpose-through "
+        "where-constant",
+        passes="onnxslim ort-transformers",
+        on_cpu="gelu-approximation threads",
+        on_cuda="gelu-approximation",
     ),
-    "RL102": Answers(
-        rewrites=(
-            "attention-fused",
-            "conv-pad-channels",
-            "conv1d-as-conv2d",
-            "conv1x1-as-matmul",
-            "convtranspose-as-conv",
-            "convtranspose-as-resize",
-            "cube-as-mul",
-            "depthwise-repeated-channels",
-            "div-as-mul",
-            "gelu-fused",
-            "merge-products",
-            "pow-as-mul",
-            "softmax-last-axis",
-        ),
-        passes=("ort-transformers",),
-        on_cpu=("gelu-approximation", "threads"),
-        on_cuda=("gelu-approximation",),
-        on_tensorrt=("builder-level-5", "fp16"),
+    "RL102": _answers(
+        rewrites="attention-fused conv-pad-channels conv1d-as-conv2d conv1x1-as-matmul convtranspose-as-conv "
+        "convtranspose-as-resize cube-as-mul depthwise-repeated-channels div-as-mul gelu-fused "
+        "merge-products pow-as-mul softmax-last-axis",
+        passes="ort-transformers",
+        on_cpu="gelu-approximation threads",
+        on_cuda="gelu-approximation",
+        on_tensorrt="builder-level-5 fp16",
     ),
-    "SL1": Answers(rewrites=("cast-pairs",)),
-    "TC1": Answers(rewrites=("conv-pad-channels",)),
-    "TC2": Answers(on_cuda=("tf32",), on_tensorrt=("builder-level-5", "fp16", "tf32")),
-    "WV706": Answers(on_tensorrt=("aux-streams-4", "builder-level-5")),
+    "SL1": _answers(rewrites="cast-pairs"),
+    "TC1": _answers(rewrites="conv-pad-channels"),
+    "TC2": _answers(on_cuda="tf32", on_tensorrt="builder-level-5 fp16 tf32"),
+    "WV706": _answers(on_tensorrt="aux-streams-4 builder-level-5"),
 }
 """By code of the rule."""
 

@@ -57,9 +57,6 @@ def save_trace(trace: GpuTrace, folder: Path) -> None:
         facts.unlink(missing_ok=True)
         for table, columns in TABLES.items():
             frame: pd.DataFrame = getattr(trace, table)
-            missing = [column for column in columns if column not in frame.columns]
-            if missing:
-                raise ValueError(f"{table} lacks {', '.join(missing)}")
             rows[table] = len(frame)
             categories[table] = {
                 column: tuple(map(str, frame[column].cat.categories))
@@ -96,12 +93,6 @@ def load_trace(folder: Path) -> GpuTrace:
         ) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read", why=error.strerror or str(error), fix=_FIX) from None
-    if facts.format_version != FORMAT_VERSION:
-        raise UsageError(
-            f"{path} cannot be read",
-            why=f"it has format version {facts.format_version}, this trtprof reads {FORMAT_VERSION}",
-            fix=_FIX,
-        )
     work, launches, ranges, graph_nodes = (_read_table(folder / table_file(table), table, facts) for table in TABLES)
     return GpuTrace(
         work=work,
@@ -126,8 +117,6 @@ def _read_table(path: Path, table: str, facts: _Facts) -> pd.DataFrame:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read", why=(str(error).splitlines() or ["damaged"])[0], fix=_FIX) from None
     columns = list(TABLES[table])
-    if len(frame) != facts.rows.get(table) or any(column not in frame.columns for column in columns):
-        raise UsageError(f"{path} is not the table that {FACTS_FILE} describes", why="rows or columns differ", fix=_FIX)
     for column, names in facts.categories.get(table, {}).items():
         kind = pd.CategoricalDtype(pd.Index(names, dtype=object))
         frame[column] = frame[column].astype(object).astype(kind) if not len(frame) else frame[column].astype(kind)

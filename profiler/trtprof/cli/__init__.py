@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import importlib
 import keyword
-import os
 import sys
 from typing import Annotated, Any
 
@@ -72,30 +71,6 @@ def _typed(args: list[str]) -> str:
     import shlex
 
     return shlex.join(["trtprof", *args])
-
-
-_COMPLETION = ("--install-completion", "--show-completion")
-_SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
-"""With this variable typer takes the name of a shell behind these options, and looks for none."""
-_SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
-
-
-def _check_shell() -> None:
-    """See to it that there is a shell to complete in: of none typer says so without an error, and leaves with 1."""
-    import shellingham  # type: ignore[import-untyped]
-
-    from trtprof.base.errors import UsageError
-
-    try:
-        found = shellingham.detect_shell()[0]
-    except (shellingham.ShellDetectionFailure, OSError):
-        found = ""
-    if found not in _SHELLS:
-        raise UsageError(
-            f"{found or 'no shell'} cannot be completed in",
-            why="the shell is that from which the command was started",
-            fix=f"start it from {', '.join(_SHELLS[:-1])} or {_SHELLS[-1]}",
-        )
 
 
 def _answer(what: str, why: str, fix: str) -> None:
@@ -162,8 +137,6 @@ def main() -> None:
                     fix="remove -OO and PYTHONOPTIMIZE, or use -O",
                 )
             typed[:] = sys.argv[1:]
-            if typed and typed[0] in _COMPLETION and not os.getenv(_SHELL_IS_NAMED):
-                _check_shell()
             load_commands(typed[0] if typed else "")
             try:
                 app()
