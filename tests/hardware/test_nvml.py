@@ -162,8 +162,6 @@ def test_why_there_is_no_gpu(driver: Callable[..., FakeNvml], subtests: pytest.S
             found, note = nvml.gpus()
             assert found == ()
             assert words in note
-            assert nvml.sm_clock_mhz(0) is None
-            assert nvml.throttle_reasons(0) == ()
 
 
 def test_a_driver_without_a_gpu(driver: Callable[..., FakeNvml]) -> None:
@@ -198,8 +196,8 @@ def test_older_drivers_call_clock_events_throttle_reasons(driver: Callable[..., 
 
 def test_sampling_by_index_and_by_uuid(driver: Callable[..., FakeNvml]) -> None:
     driver(A100, {**RTX_4090, ("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM): 2745})
-    assert nvml.sm_clock_mhz(1) == 2745
-    assert nvml.throttle_reasons(1) == ("idle",)
+    with nvml_session.sampler(1) as gpu:
+        assert (gpu.sm_clock_mhz(), gpu.throttle_reasons()) == (2745, ("idle",))
     with nvml_session.sampler(f"GPU-{UUID}") as gpu:
         assert (gpu.sm_clock_mhz(), gpu.memory_clock_mhz(), gpu.power_w(), gpu.temperature_c()) == (210, 405, 21.5, 31)
     with nvml_session.sampler("GPU-none") as gpu:

@@ -13,7 +13,7 @@ import pytest
 
 from trtprof.base.errors import UsageError
 from trtprof.base.records import Ceilings, Device, LiveGpu, Measurement, Roof
-from trtprof.hardware import gpus, store
+from trtprof.hardware import store
 from trtprof.hardware.store import default_cache_dir, load_or_calibrate, of_gpu, of_host, runtime_version
 
 DEVICE = Device(name="Fake (R) CPU @ 3 GHz", kind="cpu", cores=2, memory_bytes=1 << 33, cache_bytes=1 << 20)
@@ -241,50 +241,6 @@ def test_a_file_with_a_damaged_record_is_measured_again(bench: Bench, tmp_path: 
     document["ceilings"]["threads"] = -1
     path.write_text(json.dumps(document))
     assert not load(bench, tmp_path).cached
-
-
-IMPOSSIBLE: dict[str, tuple[tuple[str, ...], object]] = {
-    "no rate": (("attainable", "dram_bytes_per_s"), 0),
-    "below nothing": (("attainable", "tensor_flops_per_s", "fp32"), -1e11),
-    "three times the best": (("attainable", "tensor_flops_per_s", "fp32"), 3e11),
-    "a thousandth of the best": (("attainable", "dram_bytes_per_s"), 0.9e7),
-    "no device": (("best", "dram_bytes_per_s"), 1e300),
-    "no fp32": (("attainable", "vector_flops_per_s"), {"fp16": 1e11}),
-    "a floor of an hour": (("launch_ns",), 3.6e12),
-    "a floor below nothing": (("call_ns",), -1),
-}
-
-
-def test_ceilings_that_no_device_has_are_measured_again(
-    bench: Bench, tmp_path: Path, subtests: pytest.Subtests
-) -> None:
-    for what, (place, value) in IMPOSSIBLE.items():
-        with subtests.test(str(what)[:80]):
-            load(bench, tmp_path)
-            (path,) = files(tmp_path)
-            document = json.loads(path.read_text())
-            part = document["ceilings"]
-            for key in place[:-1]:
-                part = part[key]
-            part[place[-1]] = value
-            path.write_text(json.dumps(document))
-            said: list[str] = []
-            assert not load(bench, tmp_path, said=said).cached
-            assert "measuring again" in said[0]
-            assert load(bench, tmp_path).cached
-
-
-@pytest.mark.parametrize(("factor", "kept"), [(0.9, True), (1.9, True), (2.1, False), (0.9e-3, False)])
-def test_ceilings_of_a_gpu_are_held_against_its_datasheet(tmp_path: Path, factor: float, kept: bool) -> None:
-    gpu = LiveGpu(index=0, uuid="GPU-2", name="NVIDIA GeForce RTX 4090", driver="575.57")
-    found = gpus.ceilings(gpus.find("rtx-4090"))
-    edited = msgspec.structs.replace(found.best, dram_bytes_per_s=factor * found.best.dram_bytes_per_s)
-    shelf = of_gpu(gpu, cache_dir=tmp_path)
-    # Both are changed: what the file says of the best is no measure of the rest.
-    shelf.write(msgspec.structs.replace(found, attainable=edited, best=edited), lambda _: None)
-    said: list[str] = []
-    assert (shelf.read(said.append) is not None) is kept
-    assert kept or "the datasheet" in said[0]
 
 
 def test_a_file_of_another_host_is_measured_again(bench: Bench, tmp_path: Path) -> None:

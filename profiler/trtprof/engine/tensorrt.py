@@ -266,16 +266,9 @@ def trtexec_command(model: Path, options: BuildOptions, *, engine: str = "model.
         flags.append("--noTF32")
     if options.workspace_bytes is not None:
         flags.append(f"--memPoolSize=workspace:{options.workspace_bytes / 2**20:g}M")
-    if options.builder_optimization_level is not None:
-        flags.append(f"--builderOptimizationLevel={options.builder_optimization_level}")
-    if options.max_aux_streams is not None:
-        flags.append(f"--maxAuxStreams={options.max_aux_streams}")
-    if options.tactic_sources:
-        flags.append(f"--tacticSources={options.tactic_sources}")
-    if options.build_route:
-        flags.append(f"--setBuildRoute={options.build_route}")
-    if options.timing_cache:
-        flags.append(f"--timingCacheFile={options.timing_cache}")
+    flags += [
+        text.format(value) for name, text in _FLAGS.items() if (value := getattr(options, name)) not in (None, "")
+    ]
     if options.compute_capabilities:
         names = [name.replace(".", "") for name in options.compute_capabilities]
         flags.append("--useGpu" if names == ["current"] else f"--computeCapabilities={','.join(names)}")
@@ -285,6 +278,11 @@ def trtexec_command(model: Path, options: BuildOptions, *, engine: str = "model.
     return "\n".join(lines)
 
 
+_FLAGS = {
+    "builder_optimization_level": "--builderOptimizationLevel={}", "max_aux_streams": "--maxAuxStreams={}",
+    "tactic_sources": "--tacticSources={}", "build_route": "--setBuildRoute={}", "timing_cache": "--timingCacheFile={}",
+}  # fmt: skip
+"""Flags of trtexec by the option whose value they take; None and empty leave it to the library."""
 _CONVERT = (
     "import onnx; from onnxruntime.transformers import float16; "
     "onnx.save(float16.convert_float_to_float16(onnx.load({model!r}), keep_io_types=True), {to!r})"

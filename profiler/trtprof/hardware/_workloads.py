@@ -1,12 +1,9 @@
 """The small ONNX graphs whose speed is a ceiling, and what one run of each is worth.
 
-FLOP, evaluations and bytes are counted as for a model: 2 per MAC, every distinct tensor once. A
-chain of equal nodes makes what the runtime adds at the ends (the layout change around blocked
-convolutions) small beside the work; it can only lower the rate, never raise it.
-
-The names of ceilings: ``tensor DTYPE`` (multiply-accumulates), ``vector DTYPE`` (other arithmetic),
-``special FUNCTION``, ``cache`` and ``dram``. Parts of them show what a single kind of work reaches:
-``gemm fp32 512``, ``conv fp32 3x3 64``, ``dram read``.
+FLOP, evaluations and bytes are counted as for a model: 2 per MAC, every distinct tensor once. A chain of equal nodes
+makes what the runtime adds at the ends small beside the work; it can only lower the rate, never raise it. Ceilings are
+``tensor DTYPE`` (multiply-accumulates), ``vector DTYPE`` (other arithmetic), ``special FUNCTION``, ``cache`` and
+``dram``; a part shows what one kind of work reaches: ``gemm fp32 512``, ``conv fp32 3x3 64``, ``dram read``.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import onnx
+import onnx.parser
 from onnx import TensorProto, helper, numpy_helper
 
 from trtprof.base.units import FLOP_PER_MAC
@@ -66,7 +64,7 @@ class Workload(NamedTuple):
 
     def build(self) -> Graph:
         """The graph; one run of it is worth ``task.amount``."""
-        return _BUILDERS[self.kind](self)
+        return _BUILDERS.get(self.kind, _one_node)(self)
 
 
 DTYPE_OF: dict[int, str] = {
@@ -322,88 +320,44 @@ def empty_chain(length: int, elements: int = 1, inputs: int = 1) -> Graph:
     return _chain_graph(op_type, load, length, (1, 1, 1, elements), lambda _: [], more_inputs=inputs - 1)
 
 
-def _unary(load: Workload) -> Graph:
-    """An op of one tensor in its own type, with the constants that it needs."""
+_CONSTANTS = "<float s = {{0.02}}, uint8 z = {{128}}>"
+_GRAPHS = {
+    "Add": "({t}[{r},1024] x, {t}[{r},1024] x2) => ({t}[{r},1024] y) {{ y = Add(x, x2) }}",
+    "Cast": "(float[{r},1024] x) => (float16[{r},1024] y) {{ y = Cast<to = 10>(x) }}",
+    "Concat": "(float[{r},1024] x, float[{r},1024] x2) => (float[{twice},1024] y) {{ y = Concat<axis = 0>(x, x2) }}",
+    "ReduceMax": "(float[{r},1024] x) => (float[{r}] y) {{ y = ReduceMax<axes = [1], keepdims = 0>(x) }}",
+    "MatMul vector": "(float[1,1024] v, float[1024,{r}] x) => (float[1,{r}] y) {{ y = MatMul(v, x) }}",
+    # Of its input only the shape is used; the single one lies at the end of the first row.
+    "EyeLike": "(float[{r},1024] x) => (float[{r},1024] y) {{ y = EyeLike<k = 1023>(x) }}",
+    "QuantizeLinear": "(float[{r},1024] x) => (uint8[{r},1024] y) " + _CONSTANTS + " {{ y = QuantizeLinear(x, s, z) }}",
+    "QLinearAdd": "(uint8[{r},1024] x, uint8[{r},1024] x2) => (uint8[{r},1024] y) " + _CONSTANTS
+    + " {{ y = com.microsoft.QLinearAdd(x, s, z, x2, s, z, s, z) }}",
+    "QLinearSigmoid": "(uint8[{r},1024] x) => (uint8[{r},1024] y) <float s = {{0.05}}, uint8 z = {{128}}, "
+    "float s2 = {{0.00390625}}, uint8 z2 = {{0}}> {{ y = com.microsoft.QLinearSigmoid(x, s, z, s2, z2) }}",
+    "Pow": "(float[{r},1024] x) => (float[{r},1024] y) <float two = {{2.0}}> {{ y = Pow(x, two) }}",
+    "FastGelu": "(float[{r},1024] x) => (float[{r},1024] y) {{ y = com.microsoft.FastGelu(x) }}",
+    "Gelu": "(float[{r},1024] x) => (float[{r},1024] y) {{ y = com.microsoft.Gelu(x) }}",
+}  # fmt: skip
+"""Graphs of one node in ONNX' text form: ``r`` rows of `COLUMNS`, ``t`` the type of the input."""
+_UNARY = "({t}[{r},1024] x) => ({t}[{r},1024] y) {{ y = {op}(x) }}"
+_TYPES = {TensorProto.FLOAT: "float", TensorProto.DOUBLE: "double", TensorProto.UINT8: "uint8"}
+
+
+def _one_node(load: Workload) -> Graph:
+    (rows,) = load.size
     op_type = load.kind.removesuffix(" in place")
-    constants: dict[str, list[tuple[str, Array]]] = {
-        "Pow": [("exponent", np.array(2, np.float32))],
-        "QLinearSigmoid": [
-            ("x_scale", np.array(0.05, np.float32)), ("x_zero", np.array(128, np.uint8)),
-            ("y_scale", np.array(1 / 256, np.float32)), ("y_zero", np.array(0, np.uint8)),
-        ],
-    }  # fmt: skip
-    weights = [numpy_helper.from_array(value, name) for name, value in constants.get(op_type, [])]
-    graph = _chain_graph(op_type, load, 1, (load.size[0], COLUMNS), lambda _: weights)
+    text = _GRAPHS.get(op_type, _UNARY).format(r=rows, twice=2 * rows, t=_TYPES[load.element_type], op=op_type)
+    graph = onnx.parser.parse_graph(f"calibration {text}")
     # The runtime reuses buffers this way inside a model; bound to one buffer, a single node shows it.
-    return graph._replace(in_place=load.kind != op_type, fill=load.fill)
+    return _model(graph)._replace(in_place=load.kind != op_type, fill=load.fill)
 
 
 def _pool(load: Workload) -> Graph:
     channels, side, window = load.size
-    node = helper.make_node(load.kind, ["x"], ["y"], kernel_shape=[window, window])
     left = side - window + 1
-    ports = [Port(name, TensorProto.FLOAT, (1, channels, n, n)) for name, n in (("x", side), ("y", left))]
-    return _graph([node], ports[:1], ports[1:])
-
-
-def _quantize(load: Workload) -> Graph:
-    port = Port("x", load.element_type, (load.size[0], COLUMNS))
-    node = helper.make_node("QuantizeLinear", ["x", "y_scale", "y_zero"], ["y"])
-    weights = [
-        numpy_helper.from_array(np.array(0.02, np.float32), "y_scale"),
-        numpy_helper.from_array(np.array(128, np.uint8), "y_zero"),
-    ]
-    return _graph([node], [port], [Port("y", TensorProto.UINT8, port.shape)], weights)
-
-
-def _qlinear_add(load: Workload) -> Graph:
-    port = Port("x", load.element_type, (load.size[0], COLUMNS))
-    inputs = ["x", "scale", "zero", "x2", "scale", "zero", "scale", "zero"]
-    node = helper.make_node("QLinearAdd", inputs, ["y"], domain=_MS)
-    weights = [
-        numpy_helper.from_array(np.array(0.02, np.float32), "scale"),
-        numpy_helper.from_array(np.array(128, np.uint8), "zero"),
-    ]
-    return _graph([node], [port, port._replace(name="x2")], [port._replace(name="y")], weights)
-
-
-def _eye_like(load: Workload) -> Graph:
-    # Of its input only the shape is used; the single one lies at the end of the first row.
-    node = helper.make_node("EyeLike", ["x"], ["y"], k=COLUMNS - 1)
-    port = Port("x", TensorProto.FLOAT, (load.size[0], COLUMNS))
-    return _graph([node], [port], [port._replace(name="y")])
-
-
-def _add(load: Workload) -> Graph:
-    port = Port("x", load.element_type, (load.size[0], COLUMNS))
-    node = helper.make_node("Add", ["x", "x2"], ["y"])
-    return _graph([node], [port, port._replace(name="x2")], [port._replace(name="y")])
-
-
-def _cast(load: Workload) -> Graph:
-    port = Port("x", TensorProto.FLOAT, (load.size[0], COLUMNS))
-    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT16)
-    return _graph([node], [port], [Port("y", TensorProto.FLOAT16, port.shape)])
-
-
-def _concat(load: Workload) -> Graph:
-    port = Port("x", TensorProto.FLOAT, (load.size[0], COLUMNS))
-    node = helper.make_node("Concat", ["x", "x2"], ["y"], axis=0)
-    output = Port("y", TensorProto.FLOAT, (2 * load.size[0], COLUMNS))
-    return _graph([node], [port, port._replace(name="x2")], [output])
-
-
-def _reduce_max(load: Workload) -> Graph:
-    (rows,) = load.size
-    node = helper.make_node("ReduceMax", ["x"], ["y"], axes=[1], keepdims=0)
-    return _graph([node], [Port("x", TensorProto.FLOAT, (rows, COLUMNS))], [Port("y", TensorProto.FLOAT, (rows,))])
-
-
-def _vector_times_matrix(load: Workload) -> Graph:
-    (n,) = load.size
-    node = helper.make_node("MatMul", ["v", "x"], ["y"])
-    inputs = [Port("v", TensorProto.FLOAT, (1, COLUMNS)), Port("x", TensorProto.FLOAT, (COLUMNS, n))]
-    return _graph([node], inputs, [Port("y", TensorProto.FLOAT, (1, n))])
+    node = f"{load.kind}<kernel_shape = [{window}, {window}]>(x)"
+    ports = f"(float[1,{channels},{side},{side}] x) => (float[1,{channels},{left},{left}] y)"
+    return _model(onnx.parser.parse_graph(f"calibration {ports} {{ y = {node} }}"))
 
 
 _BUILDERS = {
@@ -412,25 +366,9 @@ _BUILDERS = {
     "matmul_integer": _matmul_integer,
     "qlinear_matmul": _qlinear_matmul,
     "qlinear_conv": _qlinear_conv,
-    "Neg": _unary,
-    "Neg in place": _unary,
-    "Add": _add,
-    "Cast": _cast,
-    "Concat": _concat,
-    "ReduceMax": _reduce_max,
-    "MatMul vector": _vector_times_matrix,
-    "EyeLike": _eye_like,
     "MaxPool": _pool,
     "AveragePool": _pool,
-    "QuantizeLinear": _quantize,
-    "HardSigmoid": _unary,
-    "QLinearAdd": _qlinear_add,
-    **{f"{op_type} in place" if in_place else op_type: _unary for _, op_type, _, in_place in _SPECIAL},
 }
-
-_MS = "com.microsoft"
-_MS_OPS = frozenset({"QLinearSigmoid", "QLinearAdd", "FastGelu", "Gelu"})
-"""Ops of ONNX Runtime's own domain; at this opset ai.onnx has no Gelu."""
 
 
 # --- graphs ---------------------------------------------------------------------------------
@@ -452,9 +390,7 @@ def _chain_graph(
         tensors = weights(index)
         initializers += tensors
         inputs = [names[index], *["x"] * more_inputs, *[t.name for t in tensors]]
-        domain = _MS if op_type in _MS_OPS else ""
-        node = helper.make_node(op_type, inputs, [names[index + 1]], name=f"n{index}", domain=domain, **attributes)
-        nodes.append(node)
+        nodes.append(helper.make_node(op_type, inputs, [names[index + 1]], name=f"n{index}", **attributes))
     port = Port("x", load.element_type, shape)
     return _graph(nodes, [port], [port._replace(name="y")], initializers)
 
@@ -465,10 +401,18 @@ def _graph(
     def infos(ports: list[Port]) -> list[onnx.ValueInfoProto]:
         return [helper.make_tensor_value_info(p.name, p.element_type, p.shape) for p in ports]
 
-    graph = helper.make_graph(nodes, "calibration", infos(inputs), infos(outputs), list(initializers))
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_MS, 1)]
+    return _model(helper.make_graph(nodes, "calibration", infos(inputs), infos(outputs), list(initializers)))
+
+
+def _model(graph: onnx.GraphProto) -> Graph:
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-    return Graph(model.SerializeToString(), tuple(inputs), tuple(outputs))
+    return Graph(model.SerializeToString(), *(tuple(map(_port, ports)) for ports in (graph.input, graph.output)))
+
+
+def _port(info: onnx.ValueInfoProto) -> Port:
+    tensor = info.type.tensor_type
+    return Port(info.name, tensor.elem_type, tuple(dim.dim_value for dim in tensor.shape.dim))
 
 
 def _values(shape: tuple[int, ...], fan_in: int) -> Array:

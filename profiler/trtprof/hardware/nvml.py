@@ -233,21 +233,6 @@ def _memory_share(gpu: LiveGpu, board: GpuSpec | None) -> float:
     return min(max(round(8 * gpu.memory_bytes / board.memory_bytes.value), 1), 8) / 8
 
 
-# --- while something runs -------------------------------------------------------------------
-
-
-def sm_clock_mhz(which: int | str = 0) -> float | None:
-    """SM clock in MHz at this moment, or None; of many readings, `nvml_session.sampler` is cheaper."""
-    with nvml_session.sampler(which) as gpu:
-        return gpu.sm_clock_mhz()
-
-
-def throttle_reasons(which: int | str = 0) -> tuple[str, ...]:
-    """In words, what holds the SM clock down at this moment."""
-    with nvml_session.sampler(which) as gpu:
-        return gpu.throttle_reasons()
-
-
 # --- asking NVML ----------------------------------------------------------------------------
 
 

@@ -16,12 +16,11 @@ from typing import NamedTuple
 import msgspec
 import platformdirs
 
-from trtprof.base.errors import MissingError, TrtprofError, UsageError
+from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.input_file import read_file
 from trtprof.base.output_file import replace_file
 from trtprof.base.progress import Progress, unheard
-from trtprof.base.records import BUSY_SHARE, SCHEMA_VERSION, Ceilings, Device, LiveGpu, Roof
-from trtprof.hardware import gpus, nvml
+from trtprof.base.records import BUSY_SHARE, SCHEMA_VERSION, Ceilings, Device, LiveGpu
 from trtprof.hardware.calibrate import calibrate, resolve_threads
 from trtprof.hardware.device import host_cpu, others_cpus_now
 
@@ -104,15 +103,10 @@ class Shelf(NamedTuple):
 
     path: Path
     key: dict[str, str]  # What they depend on, as far as it can be known before they are measured
-    gpu: LiveGpu | None = None  # Whose they are, whose datasheet bounds them; None for a CPU
 
     def read(self, say: Progress) -> Ceilings | None:
         """The kept ceilings; None where there are none for this key, with the reason said if there is a file."""
-        held = _read(self.path, self.key, say)
-        why = "" if held is None else _impossible(held, None if self.gpu is None else _datasheet(self.gpu))
-        if why:
-            say(f"{self.path} cannot be right ({why}): measuring again")
-        return None if why else held
+        return _read(self.path, self.key, say)
 
     def write(self, ceilings: Ceilings, say: Progress) -> None:
         """Keep them, in place of any others of this key; that they cannot be written is said."""
@@ -143,7 +137,7 @@ def of_gpu(gpu: LiveGpu, *, cache_dir: Path | None = None) -> Shelf:
         "memory_clock_mhz": gpu.application_memory_clock_mhz,
     }  # fmt: skip
     key = {name: "" if value is None else str(value) for name, value in words.items()}
-    return Shelf((cache_dir or default_cache_dir()) / _file_name(gpu.name, "gpu", key), key, gpu)
+    return Shelf((cache_dir or default_cache_dir()) / _file_name(gpu.name, "gpu", key), key)
 
 
 def kernels_of_gpu(gpu: LiveGpu, *, cache_dir: Path | None = None) -> Path:
@@ -235,49 +229,6 @@ def _read(path: Path, host: dict[str, str], say: Progress) -> Ceilings | None:
         say(f"{path} is of another host: measuring again")
         return None
     return msgspec.structs.replace(held.ceilings, cached=True)
-
-
-def _datasheet(gpu: LiveGpu) -> Roof | None:
-    """What the datasheet of a GPU allows; None where there is none."""
-    try:
-        return gpus.ceilings(nvml.spec_of(gpu)[0]).best
-    except TrtprofError:
-        return None
-
-
-_SANE = (1e6, 1e18)  # Between what any rate of any device lies, in FLOP/s or B/s
-_LONGEST_FLOOR_NS = 1e9
-_ABOVE, _BELOW = 2.0, 1e-3
-"""What is measured against a datasheet, or against the best of a host: nobody who measured it was further off."""
-
-
-def _impossible(ceilings: Ceilings, sheet: Roof | None) -> str:
-    """Why ceilings are of no device, or not of that of a datasheet; empty where they may be."""
-    floors = (ceilings.launch_ns, ceilings.call_ns, ceilings.profiler_ns, ceilings.profiler_tensor_ns,
-              ceilings.profiler_gap_ns, ceilings.probe_ns)  # fmt: skip
-    if not all(0 <= ns <= _LONGEST_FLOOR_NS for ns in floors):
-        return "a floor that is no time"
-    limits = _rates(sheet or ceilings.best)
-    for roof in (ceilings.attainable, ceilings.best):
-        found = _rates(roof)
-        if not {"products in fp32", "arithmetic in fp32"} <= set(found):
-            return "nothing is said of fp32"
-        for what, rate in found.items():
-            limit = limits.get(what)
-            if not _SANE[0] <= rate <= _SANE[1]:
-                return f"{what} at {rate:.4g} a second"
-            if limit is not None and not _BELOW * limit <= rate <= _ABOVE * limit:
-                return f"{what} at {rate:.4g} a second, and {limit:.4g} is the {'datasheet' if sheet else 'best'}"
-    return ""
-
-
-def _rates(roof: Roof) -> dict[str, float]:
-    """Those of a roof that datasheets are sure of, by what they are of."""
-    return (
-        {"memory": roof.dram_bytes_per_s}
-        | {f"products in {dtype}": rate for dtype, rate in roof.tensor_flops_per_s.items()}
-        | {f"arithmetic in {dtype}": rate for dtype, rate in roof.vector_flops_per_s.items()}
-    )
 
 
 def _write(path: Path, host: dict[str, str], ceilings: Ceilings, say: Progress) -> None:
