@@ -89,13 +89,6 @@ def test_a_summary_of_more_inferences_than_can_be_is_of_one(throughput: object, 
     assert times.summary.n == 1
 
 
-@pytest.mark.parametrize("inputs", [3, 1.5, "x", True, {"Name": "x"}, [1, None, [2]]])
-def test_inputs_of_another_type_are_none(inputs: object, tmp_path: Path) -> None:
-    document = layers_document(2)
-    document["Layers"][0]["Inputs"] = inputs
-    assert read_layer_info(written(tmp_path, json.dumps(document))).layers[0].inputs == ()
-
-
 @pytest.mark.parametrize("dims", [[2**62, 2**62], [2**60] * 500, [1.5e300, 1], [2**63, 1], [None], "many"])
 def test_dimensions_of_more_than_memory_can_hold_are_not_known(dims: object, tmp_path: Path) -> None:
     document = layers_document(2)
@@ -103,15 +96,3 @@ def test_dimensions_of_more_than_memory_can_hold_are_not_known(dims: object, tmp
     plan = read_layer_info(written(tmp_path, json.dumps(document)))
     assert plan.layers[0].inputs[0].dims is None
     assert any("have no dimensions" in note for note in plan.notes)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"Layer(CaskConvolution): a, Tactic: 0x1, x (Half[1,{LONG}:{LONG},56]) -> y (Half[1,--,,1:2:3])",
-        f"Layer(CaskConvolution): a_myl{LONG}_1 [profile {LONG}], Tactic: 0x1, x (Half[1]) -> y (Half[1])",
-    ],
-)
-def test_numbers_of_a_log_of_thousands_of_digits_are_read_over(line: str, tmp_path: Path) -> None:
-    plan = read_layer_info(written(tmp_path, f"Engine Layer Information:\n{line}\n"))
-    assert len(plan.layers) == 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,11 +99,6 @@ def test_every_member_that_the_code_takes_of_the_module_is_on_the_list() -> None
     assert {name for name in used if "__" not in name} <= known
 
 
-def test_names_are_said_once() -> None:
-    paths = [name.path for name in NAMES]
-    assert len(paths) == len(set(paths))
-
-
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [("10.16.1.11", (10, 16, 1, 11)), ("8.6.1", (8, 6, 1)), ("10.0.0b6", (10, 0, 0)),
@@ -130,11 +124,6 @@ def test_a_version_that_is_too_old_is_refused(module: str, version: str) -> None
         Dialect.of(SimpleNamespace(__name__=module, __version__=version))
     assert version in str(caught.value)
     assert "pip install -U" in caught.value.fix
-
-
-def test_a_module_that_is_no_tensorrt_is_refused() -> None:
-    with pytest.raises(MissingError, match="json is no TensorRT"):
-        Dialect.of(json)
 
 
 def test_the_bindings_go_by_their_own_name_too() -> None:

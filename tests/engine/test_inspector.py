@@ -24,7 +24,7 @@ from trtprof.base.records import (
     PlanTensor,
     PlanWeights,
 )
-from trtprof.engine._plan_formats import parse_dtype, parse_format
+from trtprof.engine._plan_formats import parse_format
 from trtprof.engine._plan_names import layer_served, metadata_nodes, name_nodes
 from trtprof.engine._plan_text import parse_layer_line
 from trtprof.engine.inspector import join_profile, read_layer_info, read_profile, read_times
@@ -282,13 +282,6 @@ def test_captured_printed_profile() -> None:
     assert row.fraction == pytest.approx(0.052)
 
 
-@needs_captures
-def test_captured_log_without_layers_says_what_it_is() -> None:
-    with pytest.raises(UsageError) as caught:
-        read_layer_info(LOGS / "trt10.16.0_ada__trtexec_dumpProfile.log")
-    assert "it holds the times of layers" in refused(caught.value)
-
-
 def test_log_of_a_build_the_gemv_of_the_story() -> None:
     plan = read_layer_info(DATA / "rtx_gemv.log")
     (only,) = plan.layers
@@ -377,11 +370,6 @@ def test_a_format_with_three_spatial_dimensions_pads_the_fourth_from_the_end() -
     text = "Thirty-two wide channel vectorized row major FP16 format (kCDHW32) with 3 spatial dimensions"
     assert parse_format(text).axis(5) == 1
     assert parse_format("Thirty-two wide channel vectorized row major FP16 format").axis(3) == 0
-
-
-@pytest.mark.parametrize("text", ["", "string", "-5", "Complex", "Floating"])
-def test_unknown_dtypes_stay_unknown(text: str) -> None:
-    assert parse_dtype(text) == ""
 
 
 def test_tensor_bytes() -> None:
@@ -479,12 +467,6 @@ def test_metadata_gives_back_every_name(names: list[str], separator: str) -> Non
     assume(all(names) and len(set(names)) == len(names))
     metadata = separator.join(f"[ONNX Layer: {name}]" for name in names)
     assert list(metadata_nodes(metadata)) == names
-
-
-def test_metadata_of_other_kinds() -> None:
-    assert metadata_nodes("[ONNX Layer: a][Other: b]\x1e[ONNX Layer: a]\x1f[ONNX Layer: c]") == ("a", "c")
-    assert metadata_nodes("[torch_trt: conv]") == ()
-    assert metadata_nodes("") == ()
 
 
 def test_a_node_of_a_function_is_called_after_the_node_that_has_it() -> None:
@@ -723,13 +705,6 @@ def test_layer_information_cut_short_is_never_taken_for_whole(length: int) -> No
         read_layer_info(write(Path(folder), text[:length]))
 
 
-def test_ten_thousand_layers_are_read(tmp_path: Path) -> None:
-    layers = [{**one, "Name": f"{one['Name']}_{index}"} for index in range(5000) for one in LAYERS]
-    for content in ({"Layers": layers}, "Layers:\n" + "\n".join(map(one_line, layers))):
-        path = write(tmp_path, content)
-        assert len(read_layer_info(path).layers) == 10_000
-
-
 # --- profiles and times ---------------------------------------------------------------------
 
 
@@ -893,8 +868,3 @@ def test_a_profile_of_another_engine_names_the_first_row_that_differs(rows: tupl
     with pytest.raises(UsageError) as caught:
         join_profile(plan_of("a", "b", "c"), times(*rows))
     assert says in refused(caught.value)
-
-
-def test_a_plan_survives_json() -> None:
-    plan = read_layer_info(DATA / "rtx_resnet_tiny.log")
-    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan

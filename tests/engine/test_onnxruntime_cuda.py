@@ -66,12 +66,6 @@ def test_options_are_given_in_the_words_of_onnxruntime() -> None:
     assert "gpu_mem_limit" not in CudaOptions().as_given(), "0 would leave it nothing"
 
 
-def test_a_request_of_before_is_one_for_the_cpu() -> None:
-    request = msgspec.json.decode(b'{"model": "m.onnx", "threads": 2}', type=SessionRequest)
-    assert request.provider == "cpu"
-    assert request == msgspec.json.decode(msgspec.json.encode(request), type=SessionRequest)
-
-
 def test_options_stream_and_no_fallback_get_to_the_session(cpu_for_cuda: list[Any]) -> None:
     make_session(REQUEST, user_stream=4711)
     ((providers, named),) = cpu_for_cuda

@@ -743,15 +743,6 @@ def test_the_conversion_is_the_first_line(backend: str, version: str, converted:
         compile(code[2], "command", "exec")
 
 
-@pytest.mark.nightly
-def test_the_conversion_of_the_command_works(tmp_path: Path) -> None:
-    model = small_model(tmp_path / "m.onnx")
-    options = BuildOptions(backend="tensorrt-rtx", fp16=True)
-    code = shlex.split(trtexec_command(model, options, version="1.7.1.116").splitlines()[0])[2]
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
-    assert onnx.load(tmp_path / "m_fp16.onnx").graph.initializer[0].data_type == TensorProto.FLOAT16
-
-
 def test_compute_capabilities_are_numbers_without_a_dot() -> None:
     options = BuildOptions(backend="tensorrt-rtx", compute_capabilities=("8.9", "12.0"))
     assert "tensorrt_rtx --onnx=m.onnx --computeCapabilities=89,120" in trtexec_command(Path("m.onnx"), options)
@@ -838,14 +829,6 @@ def test_a_real_plan_names_the_nodes_of_the_file(fp16: bool, tmp_path: Path) -> 
 
 @needs_rtx
 @pytest.mark.nightly
-def test_a_cast_inside_the_graph_becomes_a_cast_to_fp16(tmp_path: Path) -> None:
-    shapes = {"input_ids": (1, 16), "attention_mask": (1, 16)}
-    engine = real(tmp_path, SAMPLES / "transformer_block.onnx", shapes=shapes, fp16=True)
-    assert "Datatype: Half" in engine.plan_text
-
-
-@needs_rtx
-@pytest.mark.nightly
 def test_real_profiles_leave_dims_open(tmp_path: Path) -> None:
     profiles = tuple(
         {"image": ShapeRange(min=(low, 3, 64, 64), opt=(high, 3, 64, 64), max=(high, 3, 64, 64))}
@@ -876,21 +859,6 @@ def test_a_real_internal_error_names_the_control_flow(tmp_path: Path) -> None:
     assert "Internal Error" in caught.value.why
     assert "/_src/" not in caught.value.why
     assert "If nodes" in caught.value.fix
-
-
-@needs_rtx
-@pytest.mark.nightly
-def test_weights_outside_of_the_file_are_read(tmp_path: Path) -> None:
-    folder = tmp_path / "weights"
-    folder.mkdir()
-    model = small_model(folder / "external.onnx", external=True)
-    moved = tmp_path / "moved.onnx"
-    moved.write_bytes(model.read_bytes())
-    options = BuildOptions(backend="tensorrt-rtx", shapes=STATIC)
-    for fp16 in (False, True):
-        asked = msgspec.structs.replace(options, fp16=fp16)
-        engine = build(moved, asked, cache_dir=tmp_path / "cache", external_data=folder)
-        assert engine.plan_text.startswith("Layers:")
 
 
 @needs_rtx

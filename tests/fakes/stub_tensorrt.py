@@ -300,10 +300,6 @@ def fill(module: ModuleType, version: str) -> None:
                 sys.stderr.write("assertion failed in the library\n")
                 sys.stderr.flush()
                 os.kill(os.getpid(), signal.SIGSEGV)
-            if scenario("killed"):
-                os.kill(os.getpid(), signal.SIGKILL)
-            if scenario("aborts"):
-                os.abort()
             if scenario("slow"):
                 time.sleep(60)
 

@@ -29,7 +29,6 @@ from trtprof.hardware._workloads import (
     vector_workloads,
 )
 from trtprof.hardware.calibrate import QUICK_BAND, calibrate, merge
-from trtprof.hardware.gpus import ridge_points
 from trtprof.source.load import load_model, source_of
 
 DEVICE = Device(
@@ -131,12 +130,6 @@ def test_other_arithmetic_is_never_bounded_below_products() -> None:
     # Were it faster all the same, that would be its bound.
     fast = merge(DEVICE, 1, {1: measured(1, vector_fp32=150e9)}, now=now)
     assert fast.attainable.vector_flops_per_s["fp32"] == 150e9
-
-
-def test_ridge_points_are_peaks_over_dram_bandwidth() -> None:
-    ceilings = merge(DEVICE, 1, {1: measured(1)}, now=dt.datetime.now(dt.UTC))
-    ridges = ridge_points(ceilings.attainable)
-    assert ridges == pytest.approx({"fp32": 100 / 30, "int8": 400 / 30, "uint8": 400 / 30})
 
 
 def test_writing_in_place_and_writing_alone_do_not_bound_the_others() -> None:

@@ -143,13 +143,6 @@ def test_measured_ceilings_go_by_the_clocks_at_their_calibration() -> None:
     assert found.source == "Measured in a test; scaled to the clocks of the run"
 
 
-def test_what_was_measured_at_a_low_clock_is_raised_no_higher_than_ideal() -> None:
-    kept = calibrated(sm_mhz=1200.0, share=0.9)
-    found, _ = at_clock(kept, clocks(1740), A40)
-    assert found.best == kept.best
-    assert found.attainable.tensor_flops_per_s["fp16"] == kept.best.tensor_flops_per_s["fp16"]
-
-
 def test_a_best_that_was_measured_goes_by_the_clock_of_its_measurement() -> None:
     """A board that boosts above its datasheet was calibrated so: the same clock in the run raises nothing again."""
     kept = calibrated(sm_mhz=1900.0, share=1.05)
@@ -181,17 +174,6 @@ def test_without_clocks_the_ceilings_stay_the_same_object() -> None:
     assert found is sheet
     assert notes == ("ceilings are not scaled to the clocks of the run, which are not known: no NVML here",)
     assert sm_clock_mhz(None, silent) is None
-
-
-def test_a_driver_that_tells_one_clock_alone_scales_what_goes_by_it() -> None:
-    spec = gpus.find("rtx-4090")
-    sheet = gpus.ceilings(spec)
-    found, notes = at_clock(sheet, clocks(None, 5000), spec, max_memory_clock_mhz=10501)
-    assert found.attainable.vector_flops_per_s == sheet.attainable.vector_flops_per_s
-    assert found.attainable.dram_bytes_per_s < sheet.attainable.dram_bytes_per_s
-    assert "the clock of the SMs, which the driver does not tell" in notes[0]
-    _, notes = at_clock(sheet, clocks(1410), spec, max_memory_clock_mhz=10501)
-    assert "the clock of the memory, which the driver does not tell" in notes[1]
 
 
 def test_kernels_go_by_the_clock_that_they_were_timed_at() -> None:
@@ -246,13 +228,3 @@ def test_at_the_clocks_of_their_calibration_ceilings_stay_the_same_to_the_bit(
 ) -> None:
     kept = calibrated(slug, mhz, share, mhz)
     assert at_clock(kept, clocks(mhz, mhz), gpus.find(slug), max_memory_clock_mhz=1000) == (kept, ())
-
-
-@pytest.mark.parametrize("slug", ["a40", "rtx-4090", "gtx-1650", "v100-sxm2", "t4"])
-def test_a_datasheet_at_its_own_clocks_stays_the_same_to_the_bit(slug: str) -> None:
-    spec = gpus.find(slug)
-    assert spec.tensor_mhz.value == spec.boost_mhz.value
-    sheet = gpus.ceilings(spec)
-    found, notes = at_clock(sheet, clocks(spec.boost_mhz.value, 7000), spec, max_memory_clock_mhz=7000)
-    assert found is sheet
-    assert notes == ()

@@ -231,11 +231,3 @@ def test_the_a100() -> None:
 
 def test_the_rtx_3080_bends_at_39_flop_per_byte() -> None:
     assert gpus.ridge_points(gpus.ceilings(gpus.find("rtx-3080")).attainable)["fp32"] == pytest.approx(39.2, abs=0.05)
-
-
-def test_the_rtx_4090() -> None:
-    roof = gpus.ceilings(gpus.find("rtx-4090")).attainable
-    assert roof.vector_flops_per_s["fp32"] == 82.6e12
-    assert roof.tensor_flops_per_s["fp16"] == 330.3e12
-    assert roof.fp32_accumulate_flops_per_s["fp16"] == 165.2e12
-    assert roof.dram_bytes_per_s == 1.008e12

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from trtprof.base.errors import UsageError
 from trtprof.base.records import Ceilings, Device, LiveGpu, Measurement, Roof
 from trtprof.hardware import store
-from trtprof.hardware.store import default_cache_dir, load_or_calibrate, of_gpu, of_host, runtime_version
+from trtprof.hardware.store import default_cache_dir, load_or_calibrate, of_gpu, runtime_version
 
 DEVICE = Device(name="Fake (R) CPU @ 3 GHz", kind="cpu", cores=2, memory_bytes=1 << 33, cache_bytes=1 << 20)
 ROOF = Roof(
@@ -175,18 +174,6 @@ def test_threads_runtime_and_shape_are_kept_apart(bench: Bench, tmp_path: Path) 
     assert len(files(tmp_path)) == 5
 
 
-def test_the_shelf_of_a_host_is_the_file_that_a_run_takes(bench: Bench, tmp_path: Path) -> None:
-    said: list[str] = []
-    shelf = of_host(0, cache_dir=tmp_path, device=DEVICE, runtime="1.2.3")
-    assert shelf.read(said.append) is None
-    assert said == []
-    kept = load(bench, tmp_path, 2)
-    assert shelf.read(said.append) == msgspec.structs.replace(kept, cached=True)
-    assert files(tmp_path) == [shelf.path]
-    with pytest.raises(UsageError, match="-3"):
-        of_host(-3, cache_dir=tmp_path, device=DEVICE, runtime="1.2.3")
-
-
 def test_the_ceilings_of_a_gpu_are_kept_by_driver_and_limits(bench: Bench, tmp_path: Path) -> None:
     said: list[str] = []
     shelf = of_gpu(GPU, cache_dir=tmp_path)
@@ -234,15 +221,6 @@ def test_a_file_of_an_older_version_is_said_and_measured_again(bench: Bench, tmp
     assert "another version" in said[0]
 
 
-def test_a_file_with_a_damaged_record_is_measured_again(bench: Bench, tmp_path: Path) -> None:
-    load(bench, tmp_path)
-    (path,) = files(tmp_path)
-    document = json.loads(path.read_text())
-    document["ceilings"]["threads"] = -1
-    path.write_text(json.dumps(document))
-    assert not load(bench, tmp_path).cached
-
-
 def test_a_file_of_another_host_is_measured_again(bench: Bench, tmp_path: Path) -> None:
     load(bench, tmp_path)
     (path,) = files(tmp_path)
@@ -259,17 +237,6 @@ def test_a_cache_that_cannot_be_written_is_said_and_not_fatal(bench: Bench, tmp_
     assert load(bench, blocked, said=said).launch_ns == 1001.0
     assert "ceilings not kept" in said[-1]
     assert "TRTPROF_CACHE_DIR" in said[-1]
-
-
-def test_a_failed_write_leaves_no_debris(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, target: Path) -> Path:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", refuse)
-    said: list[str] = []
-    load(bench, tmp_path, said=said)
-    assert "No space left" in said[-1]
-    assert files(tmp_path) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="platformdirs knows the others")
@@ -291,8 +258,3 @@ def test_the_runtime_is_known_without_importing_it() -> None:
     import onnxruntime
 
     assert runtime_version().split("+")[0] == onnxruntime.__version__.split("+")[0]
-
-
-def test_nothing_is_written_outside_the_folder(bench: Bench, tmp_path: Path) -> None:
-    load(bench, tmp_path / "cache")
-    assert [entry.name for entry in os.scandir(tmp_path)] == ["cache"]

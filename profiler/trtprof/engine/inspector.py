@@ -217,17 +217,14 @@ def _plan(
     detailed = [one for one in layers if isinstance(one, Mapping) and ("LayerType" in one or "Outputs" in one)]
     if not detailed:
         if all(isinstance(one, str) or (isinstance(one, Mapping) and set(one) == {"Name"}) for one in layers):
-            return plan_of_names(((_name(one), "") for one in layers), f"{found_in}: names of layers alone", notes)
+            named = [(str(one if isinstance(one, str) else one["Name"]), "") for one in layers]
+            return plan_of_names(named, f"{found_in}: names of layers alone", notes)
         raise UsageError(
             f"{path} is no layer information", why="none of the entries of its list is a layer", fix=_EXPORT
         )
     if len(detailed) < len(layers):
         notes = [*notes, f"{len(layers) - len(detailed)} of {len(layers)} entries are no layers and are left out"]
     return make_plan(detailed, bindings, found_in=found_in, era=era, notes=notes)
-
-
-def _name(entry: Any) -> str:
-    return str(entry if isinstance(entry, str) else entry["Name"])
 
 
 def _from_text(path: Path, found: Text) -> Plan:

@@ -190,7 +190,8 @@ def read_times(path: Path) -> InferenceTimes:
         options = document.get("inference_options")
         separate = options.get("Separate profiling") if isinstance(options, Mapping) else None
         return msgspec.structs.replace(times, profiled=separate == "Disabled")
-    if not isinstance(document, list) or not document or not all(_is_inference(one) for one in document):
+    rows = document if isinstance(document, list) else []
+    if not rows or not all(isinstance(row, Mapping) and "latencyMs" in row for row in rows):
         raise UsageError(
             f"{path} holds no times of inferences",
             why="its JSON is not a list of entries with latencyMs, as trtexec --exportTimes writes it",
@@ -244,10 +245,6 @@ def _times(columns: Mapping[str, Sequence[int]], summary: Latency | None = None)
         d2h_ns=tuple(columns["d2h_ns"]),
         summary=summary,
     )
-
-
-def _is_inference(value: Any) -> bool:
-    return isinstance(value, Mapping) and "latencyMs" in value
 
 
 def _float(value: Any) -> float:

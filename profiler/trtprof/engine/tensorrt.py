@@ -101,7 +101,8 @@ def build(
     key = _key(model, options, external_data or model.parent, f"{product.title} {version}", device)
     shelf = cache_dir / "engines"
     # What the file is called is of no account: a copy of a model has the engine of the model.
-    kept = next(iter(sorted(shelf.glob(f"*-{key}"))), shelf / f"{_slug(model.stem)}-{key}")
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", model.stem).strip("-")[:40] or "model"
+    kept = next(iter(sorted(shelf.glob(f"*-{key}"))), shelf / f"{slug}-{key}")
     # Without a version an engine cannot be told from one of another.
     if version and not rebuild:
         held = _kept(kept, options.backend, say)
@@ -496,7 +497,3 @@ def _weight_files(model: Path, folder: Path) -> list[Path]:
     outside = (tensor for tensor in stored_tensors(proto) if tensor.data_location == TensorProto.EXTERNAL)
     locations = (entry.value for tensor in outside for entry in tensor.external_data if entry.key == "location")
     return sorted({folder / location for location in locations})
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:40] or "model"

@@ -340,7 +340,7 @@ _GRAPHS = {
 }  # fmt: skip
 """Graphs of one node in ONNX' text form: ``r`` rows of `COLUMNS`, ``t`` the type of the input."""
 _UNARY = "({t}[{r},1024] x) => ({t}[{r},1024] y) {{ y = {op}(x) }}"
-_TYPES = {TensorProto.FLOAT: "float", TensorProto.DOUBLE: "double", TensorProto.UINT8: "uint8"}
+_TYPES: dict[int, str] = {TensorProto.FLOAT: "float", TensorProto.DOUBLE: "double", TensorProto.UINT8: "uint8"}
 
 
 def _one_node(load: Workload) -> Graph:
@@ -407,7 +407,7 @@ def _graph(
 def _model(graph: onnx.GraphProto) -> Graph:
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-    return Graph(model.SerializeToString(), *(tuple(map(_port, ports)) for ports in (graph.input, graph.output)))
+    return Graph(model.SerializeToString(), tuple(map(_port, graph.input)), tuple(map(_port, graph.output)))
 
 
 def _port(info: onnx.ValueInfoProto) -> Port:

@@ -131,7 +131,7 @@ def merge(
         key: max((count for count in order if key in measured[count].readings), key=lambda c: _value(measured[c], key))
         for count in order
         for key in measured[count].readings
-        if _is_ceiling(key)
+        if key.startswith(("tensor ", "vector ", "special ")) or key in _MEMORY
     }
     best = {key: measured[count].readings[key] for key, count in winners.items()}
     measurements = {
@@ -213,11 +213,6 @@ def _reachable_cache(device: Device, threads: int) -> int:
     """Last-level cache in bytes that ``threads`` threads reach: one instance a thread at most."""
     each = llc_instance_bytes(device)
     return min(device.cache_bytes, each * threads)
-
-
-def _is_ceiling(key: str) -> bool:
-    """Whether it is one of the ceilings of a `Roof`, no part of one and no floor."""
-    return key.startswith(("tensor ", "vector ", "special ")) or key in _MEMORY
 
 
 def _value(measured: Measured, key: str) -> float:

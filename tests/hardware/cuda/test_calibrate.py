@@ -23,7 +23,7 @@ from tests.fakes.given_rates import POOL_AT, PROPERTIES, UUID, FakeGpu, FakeProd
 from tests.fakes.stub_driver import stub_driver
 from trtprof.base.errors import CaptureError, MissingError
 from trtprof.base.records import LiveGpu
-from trtprof.hardware import gpus, nvml, store
+from trtprof.hardware import gpus, nvml
 from trtprof.hardware._fit import Reading
 from trtprof.hardware.cuda import _kernels, _measure, _workloads, calibrate
 from trtprof.hardware.cuda._exchange import GpuMeasured, GpuRequest
@@ -412,18 +412,6 @@ def test_a_gpu_that_is_not_there_or_is_split_is_refused(monkeypatch: pytest.Monk
     with pytest.raises(MissingError, match="cannot be measured as a whole") as refused:
         calibrate.calibrate_gpu(0)
     assert "MIG" in refused.value.why
-
-
-def test_ceilings_are_kept_per_gpu_and_driver(tmp_path: Path) -> None:
-    shelf = store.of_gpu(H200, cache_dir=tmp_path)
-    ceilings = calibrate.ceilings_of(H200, measured(), now=NOW)
-    said: list[str] = []
-    shelf.write(ceilings, said.append)
-    assert said == []
-    held = shelf.read(said.append)
-    assert held == msgspec.structs.replace(ceilings, cached=True)
-    newer = msgspec.structs.replace(H200, driver="590.10")
-    assert store.of_gpu(newer, cache_dir=tmp_path).read(said.append) is None
 
 
 # --- the child ------------------------------------------------------------------------------

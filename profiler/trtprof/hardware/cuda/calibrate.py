@@ -232,11 +232,6 @@ def flat(roof: Roof) -> dict[str, float]:
 # --- in words -------------------------------------------------------------------------------
 
 
-def _is_named(key: str) -> bool:
-    """Whether the source names it; all others are in the measurements."""
-    return key in ("dram", "cache") or (key.startswith(("tensor ", "vector ")) and " acc " not in key)
-
-
 def _summary(found: Ceilings) -> str:
     keys = [key for key in ("tensor fp16", "vector fp32", "dram", "cache", "launch graph") if key in found.measurements]
     return ", ".join(f"{key} {calibration.rate(key, found.measurements[key].value)}" for key in keys)
@@ -250,7 +245,11 @@ def _source(
     sheet_words: str,
     now: dt.datetime,
 ) -> str:
-    named = [key for key in calibration.ordered(readings) if _is_named(key)]
+    named = [
+        key
+        for key in calibration.ordered(readings)
+        if key in ("dram", "cache") or (key.startswith(("tensor ", "vector ")) and " acc " not in key)
+    ]
     parts = [f"{key} {calibration.rate(key, readings[key].value)} ({readings[key].what})" for key in named]
     library = f"cuBLASLt {measured.cublas}" if measured.cublas else "without cuBLASLt"
     kernels = f"kernels compiled for {measured.architecture} (NVRTC {measured.nvrtc})"
