@@ -6,18 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from trtprof.base.records.common import (
-    DeviceDetail,
-    Fraction,
-    KernelName,
-    LayerName,
-    NonNegative,
-    Positive,
-    Prose,
-    Record,
-    Safe,
-    TensorName,
-)
+from trtprof.base.records import common as c
+from trtprof.base.records.common import Record
 from trtprof.base.records.engine import MatchConfidence
 from trtprof.base.records.model import InputTensor, Tensor
 
@@ -28,13 +18,13 @@ class Latency(Record, frozen=True, kw_only=True):
     ``cv`` is the coefficient of variation (standard deviation / mean), ``n`` the sample count.
     """
 
-    median_ns: NonNegative
-    p99_ns: NonNegative
+    median_ns: c.NonNegative
+    p99_ns: c.NonNegative
     cv: float
-    n: NonNegative
-    mean_ns: NonNegative = 0
-    min_ns: NonNegative = 0
-    max_ns: NonNegative = 0
+    n: c.NonNegative
+    mean_ns: c.NonNegative = 0
+    min_ns: c.NonNegative = 0
+    max_ns: c.NonNegative = 0
 
 
 class InferenceTimes(Record, frozen=True, kw_only=True):
@@ -67,8 +57,8 @@ class Spread(Record, frozen=True, kw_only=True):
 class ClockSummary(Record, frozen=True, kw_only=True):
     """What the samples of a run come to; None is what the driver did not tell."""
 
-    samples: NonNegative
-    duration_ns: NonNegative
+    samples: c.NonNegative
+    duration_ns: c.NonNegative
     """From the first sample to the last."""
     sm_clock_mhz: Spread | None = None
     memory_clock_mhz: Spread | None = None
@@ -76,9 +66,9 @@ class ClockSummary(Record, frozen=True, kw_only=True):
     temperature_c: Spread | None = None
     energy_j: float | None = None
     """Used between the first sample and the last."""
-    reasons: dict[Safe, Fraction] | None = None
+    reasons: dict[c.Safe, c.Fraction] | None = None
     """What held the SM clock down, with its share of the time, largest first. Several may hold at once."""
-    notes: tuple[Prose, ...] = ()
+    notes: tuple[c.Prose, ...] = ()
     """What could not be read, and why."""
 
 
@@ -92,14 +82,14 @@ class Capture(Record, frozen=True, kw_only=True):
     collector: str
     latency: Latency
     profiled: Latency
-    warmup_iterations: NonNegative
-    threads: NonNegative
+    warmup_iterations: c.NonNegative
+    threads: c.NonNegative
     inputs: tuple[InputTensor, ...]
-    clock_resolution_ns: NonNegative
+    clock_resolution_ns: c.NonNegative
     """Step of the profiler's clock; every kernel time is known to within this."""
-    probe_ns: tuple[Positive, ...] = ()
+    probe_ns: tuple[c.Positive, ...] = ()
     """Times of the speed probe (`ort_probe`) before, between and after the two measurements."""
-    stream_bytes_per_s: tuple[Positive, ...] = ()
+    stream_bytes_per_s: tuple[c.Positive, ...] = ()
     """DRAM bandwidth of an Add (`ort_probe`) at the same moments."""
     runtime_shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
     """Layer name -> tensors in and out with the shapes seen while it ran."""
@@ -128,51 +118,51 @@ class TensorCheck(Record, frozen=True, kw_only=True):
     wrong. All are -1 where shapes or types differ, or values that are no numbers stand in different places.
     """
 
-    name: TensorName
-    dtype: Safe
+    name: c.TensorName
+    dtype: c.Safe
     max_abs: float
     max_rel: float
     tolerance: float
     matches: bool
-    reason: Prose = ""
+    reason: c.Prose = ""
 
 
 class Match(Record, frozen=True, kw_only=True):
     """Kernels of one name attributed to one layer. A kernel's time is never split."""
 
-    layer: LayerName | None
-    kernel: KernelName = msgspec.field(name="name")
+    layer: c.LayerName | None
+    kernel: c.KernelName = msgspec.field(name="name")
     """Its name, which is what the document calls it: ``name``."""
-    count: NonNegative
-    median_ns: NonNegative
-    total_ns: NonNegative
+    count: c.NonNegative
+    median_ns: c.NonNegative
+    total_ns: c.NonNegative
     confidence: MatchConfidence
-    reason: Prose
-    blocks: NonNegative = 0
+    reason: c.Prose
+    blocks: c.NonNegative = 0
     """Thread blocks of one launch, as its median; 0 where the capture does not tell, as of all that follow."""
-    threads: NonNegative = 0
+    threads: c.NonNegative = 0
     """Threads of a block."""
-    registers: NonNegative = 0
+    registers: c.NonNegative = 0
     """Of a thread."""
-    shared_bytes: NonNegative = 0
+    shared_bytes: c.NonNegative = 0
     """Shared memory of a block, static and dynamic."""
 
 
 class Coverage(Record, frozen=True, kw_only=True):
     """Shares of captured kernel time by how surely it was led back to ONNX nodes."""
 
-    exact: Fraction
-    inferred: Fraction
-    unattributed: Fraction
+    exact: c.Fraction
+    inferred: c.Fraction
+    unattributed: c.Fraction
 
 
 class Device(Record, frozen=True, kw_only=True):
     """The device that ran it."""
 
-    name: Safe
+    name: c.Safe
     kind: Literal["cpu", "gpu"]
-    cores: NonNegative = 0
-    memory_bytes: NonNegative = 0
-    cache_bytes: NonNegative = 0
+    cores: c.NonNegative = 0
+    memory_bytes: c.NonNegative = 0
+    cache_bytes: c.NonNegative = 0
     clock_mhz: float | None = None
-    detail: dict[DeviceDetail, DeviceDetail] = {}
+    detail: dict[c.DeviceDetail, c.DeviceDetail] = {}

@@ -8,18 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from trtprof.base import units
-from trtprof.base.records.common import (
-    Attribute,
-    Fraction,
-    LayerName,
-    Message,
-    NonNegative,
-    Place,
-    Prose,
-    Record,
-    Safe,
-    TensorName,
-)
+from trtprof.base.records import common as c
+from trtprof.base.records.common import Record
 from trtprof.base.records.model import Op, Work
 
 MatchConfidence = Literal["exact", "inferred", "none"]
@@ -60,9 +50,9 @@ class NodeFate(Record, frozen=True, kw_only=True):
 class Backend(Record, frozen=True, kw_only=True):
     """Which backend ran and why it was chosen."""
 
-    name: Safe
-    reason: Prose
-    options: dict[Prose, Prose] = {}
+    name: c.Safe
+    reason: c.Prose
+    options: dict[c.Prose, c.Prose] = {}
 
 
 class Engine(Record, frozen=True, kw_only=True):
@@ -71,7 +61,7 @@ class Engine(Record, frozen=True, kw_only=True):
     backend: Backend
     versions: dict[str, str]
     layers: tuple[Layer, ...]
-    build_ns: NonNegative
+    build_ns: c.NonNegative
 
 
 IDLE_KINDS = frozenset({"NoOp", "Constant"})
@@ -126,7 +116,7 @@ class PlanWeights(Record, frozen=True, kw_only=True):
     """Weights or a bias that a layer of a plan holds: ``count`` values of ``dtype``, without padding."""
 
     dtype: str
-    count: NonNegative
+    count: c.NonNegative
 
     @property
     def nbytes(self) -> int | None:
@@ -164,9 +154,9 @@ class PlanLayer(Record, frozen=True, kw_only=True):
     """Why a reformat is there: ``REFORMAT``, ``QDQ``."""
     weights: PlanWeights | None = None
     bias: PlanWeights | None = None
-    profile: NonNegative = 0
+    profile: c.NonNegative = 0
     """Index of the optimisation profile that it belongs to."""
-    attributes: dict[str, Attribute] = {}
+    attributes: dict[str, c.Attribute] = {}
     """All else that the plan tells of it: ``Kernel``, ``Stride``, ``Groups``, ``PluginType``, ..."""
 
     @property
@@ -238,11 +228,11 @@ class LayerTime(Record, frozen=True, kw_only=True):
     """Time of a layer as TensorRT's profiler sums it up, which runs the layers one after the other."""
 
     name: str
-    total_ns: NonNegative
+    total_ns: c.NonNegative
     """Over all iterations."""
-    average_ns: NonNegative
-    median_ns: NonNegative | None = None
-    fraction: Fraction
+    average_ns: c.NonNegative
+    median_ns: c.NonNegative | None = None
+    fraction: c.Fraction
     """Of the time of all layers."""
 
 
@@ -252,7 +242,7 @@ class LayerTimes(Record, frozen=True, kw_only=True):
     ``complete`` is False of a printed table, which leaves out layers that took no time.
     """
 
-    iterations: NonNegative
+    iterations: c.NonNegative
     layers: tuple[LayerTime, ...]
     complete: bool = True
     notes: tuple[str, ...] = ()
@@ -291,11 +281,11 @@ class PlanShare(Record, frozen=True, kw_only=True):
     ``fraction`` is of the time of all layers where times are known, else of their bytes.
     """
 
-    what: Place
-    layers: NonNegative
-    bytes: NonNegative
-    ns: NonNegative | None = None
-    fraction: Fraction
+    what: c.Place
+    layers: c.NonNegative
+    bytes: c.NonNegative
+    ns: c.NonNegative | None = None
+    fraction: c.Fraction
 
 
 class PlanReformat(Record, frozen=True, kw_only=True):
@@ -305,14 +295,14 @@ class PlanReformat(Record, frozen=True, kw_only=True):
     (``REFORMAT``), ``input``, ``output`` or ``between layers``.
     """
 
-    layer: LayerName
-    origin: Prose
-    serves: Place
+    layer: c.LayerName
+    origin: c.Prose
+    serves: c.Place
     """The layer, or the binding, that it is made for."""
-    change: Prose
+    change: c.Prose
     """In words: ``fp32 Linear -> fp16 NHWC8``."""
-    bytes: NonNegative | None
-    ns: NonNegative | None = None
+    bytes: c.NonNegative | None
+    ns: c.NonNegative | None = None
 
 
 class PlanEdge(Record, frozen=True, kw_only=True):
@@ -322,36 +312,36 @@ class PlanEdge(Record, frozen=True, kw_only=True):
     before one), ``pointwise`` (two layers without products), ``products`` (two products), ``layout`` (a reformat).
     """
 
-    tensor: TensorName
-    maker: LayerName
-    readers: tuple[LayerName, ...]
+    tensor: c.TensorName
+    maker: c.LayerName
+    readers: tuple[c.LayerName, ...]
     kind: Literal["epilogue", "prologue", "pointwise", "products", "layout"]
     expected: bool
     """Whether engines fuse such nodes as a rule (`predict.fusion`)."""
-    reason: Prose = ""
+    reason: c.Prose = ""
     """In words, why it is expected, or what stands against it."""
-    bytes: NonNegative
+    bytes: c.NonNegative
     """Written once and read by every reader."""
-    saved_ns: NonNegative | None = None
+    saved_ns: c.NonNegative | None = None
     """What the layers would take less as one; None where no GPU was asked about."""
 
 
 class PlanLint(Record, frozen=True, kw_only=True):
     """Something in a plan that is worth a look, found without any time: dims that a tensor core cannot use."""
 
-    code: Safe
-    layer: LayerName
-    what: Prose
+    code: c.Safe
+    layer: c.LayerName
+    what: c.Prose
     """In words that other places of its kind have too; what differs is in ``evidence``."""
-    evidence: Prose
-    try_: Prose = msgspec.field(name="try")
+    evidence: c.Prose
+    try_: c.Prose = msgspec.field(name="try")
 
 
 class PlanSummary(Record, frozen=True, kw_only=True):
     """A plan in figures. Times are measured ones, or those attainable on a GPU, or there are none."""
 
-    layers: NonNegative
-    launches: NonNegative
+    layers: c.NonNegative
+    launches: c.NonNegative
     """Layers that run something on the GPU: all but those for shapes, synchronisation and views."""
     by_kind: tuple[PlanShare, ...]
     by_precision: tuple[PlanShare, ...]
@@ -362,27 +352,27 @@ class PlanSummary(Record, frozen=True, kw_only=True):
     edges: tuple[PlanEdge, ...] = ()
     """Fusions that did not happen, those that would save most first."""
     lints: tuple[PlanLint, ...] = ()
-    fates: dict[Safe, NonNegative] = {}
+    fates: dict[c.Safe, c.NonNegative] = {}
     """ONNX nodes by what became of them (`NodeFate.fate`)."""
 
 
 class EngineFacts(Record, frozen=True, kw_only=True):
     """How an engine came about, as far as is known."""
 
-    backend: Safe = ""
-    versions: dict[Prose, Safe] = {}
-    device: Safe = ""
+    backend: c.Safe = ""
+    versions: dict[c.Prose, c.Safe] = {}
+    device: c.Safe = ""
     """The GPU that it was built on, or ``no GPU``."""
-    era: Prose = ""
+    era: c.Prose = ""
     """See `Plan.era`."""
-    precision: Prose = ""
+    precision: c.Prose = ""
     """In words: as in the file, or which converter made it fp16."""
-    build_ns: NonNegative | None = None
-    network_layers: NonNegative = 0
+    build_ns: c.NonNegative | None = None
+    network_layers: c.NonNegative = 0
     """Before the builder fused them."""
     cached: bool = False
-    warnings: tuple[Message, ...] = ()
-    notes: tuple[Prose, ...] = ()
+    warnings: tuple[c.Message, ...] = ()
+    notes: tuple[c.Prose, ...] = ()
     """What is missing from the plan, and what was taken for granted."""
 
 

@@ -6,21 +6,9 @@ from typing import Literal
 
 import msgspec
 
+from trtprof.base.records import common as c
 from trtprof.base.records.capture import Match
-from trtprof.base.records.common import (
-    Command,
-    DomainName,
-    Fraction,
-    KernelName,
-    LayerName,
-    NodeName,
-    NonNegative,
-    OpName,
-    Place,
-    Prose,
-    Record,
-    Safe,
-)
+from trtprof.base.records.common import Record
 from trtprof.base.records.engine import MatchConfidence
 from trtprof.base.records.estimate import Bound, Expectation
 from trtprof.base.records.model import Work
@@ -35,24 +23,24 @@ class LayerResult(Expectation, frozen=True, kw_only=True):
     negative when the layer ran faster than the ceilings of this device allow.
     """
 
-    name: LayerName
-    op_type: OpName
-    role: Safe
-    nodes: tuple[NodeName, ...]
+    name: c.LayerName
+    op_type: c.OpName
+    role: c.Safe
+    nodes: tuple[c.NodeName, ...]
     kernels: tuple[Match, ...]
-    measured_ns: NonNegative
-    ideal_ns: NonNegative | None
-    attainable_ns: NonNegative | None
+    measured_ns: c.NonNegative
+    ideal_ns: c.NonNegative | None
+    attainable_ns: c.NonNegative | None
     lost_ns: int | None
     bound: Bound
     runner_up: Bound = "none"
-    flops: NonNegative | None
-    bytes: NonNegative | None
-    dtype: Safe = ""
+    flops: c.NonNegative | None
+    bytes: c.NonNegative | None
+    dtype: c.Safe = ""
     match: MatchConfidence = "none"
-    reason: Prose = ""
-    shapes: Prose = ""
-    terms: dict[Safe, int] = {}
+    reason: c.Prose = ""
+    shapes: c.Prose = ""
+    terms: dict[c.Safe, int] = {}
     work: Work | None = None
     constant: bool = False
 
@@ -60,10 +48,10 @@ class LayerResult(Expectation, frozen=True, kw_only=True):
 class LedgerRow(Record, frozen=True, kw_only=True):
     """One step from ideal to measured. ``kind`` says whether the ns are measured or computed."""
 
-    cause: Prose
+    cause: c.Prose
     ns: int
     kind: Literal["fact", "estimate", "remainder"]
-    meaning: Prose = ""
+    meaning: c.Prose = ""
 
 
 class Finding(Record, frozen=True, kw_only=True):
@@ -73,19 +61,19 @@ class Finding(Record, frozen=True, kw_only=True):
     themselves (``trust``) claims nothing; it is ``critical`` beyond the limit at which there is no verdict.
     """
 
-    code: Safe
-    title: Prose
+    code: c.Safe
+    title: c.Prose
     severity: Literal["info", "warning", "critical"]
-    where: Place
-    evidence: Prose
-    lost_ns: NonNegative
-    confidence: Fraction
-    try_: Prose = msgspec.field(name="try")
+    where: c.Place
+    evidence: c.Prose
+    lost_ns: c.NonNegative
+    confidence: c.Fraction
+    try_: c.Prose = msgspec.field(name="try")
     kind: Literal["hypothesis", "trust"] = "hypothesis"
-    layers: tuple[LayerName, ...] = ()
-    brief: Prose = ""
+    layers: tuple[c.LayerName, ...] = ()
+    brief: c.Prose = ""
     """Of a doubt: what it is, in a few words with its number."""
-    command: Command = ""
+    command: c.Command = ""
     """What tries the remedy, or makes what was found to help; empty where no rung of `trtprof try` makes it, or the
     model is not at hand."""
     tried: tuple[TriedRung, ...] = ()
@@ -105,27 +93,27 @@ class CounterCheck(Record, frozen=True, kw_only=True):
     predicted_high: float | None = None
     counted_low: float | None = None
     counted_high: float | None = None
-    reason: Prose
+    reason: c.Prose
     """In words, with the numbers."""
 
 
 class Confirmation(Record, frozen=True, kw_only=True):
     """What hardware counters of its kernels say of the predictions about a layer, in one inference."""
 
-    layer: LayerName
+    layer: c.LayerName
     verdict: Literal["confirmed", "refuted", "not told"]
     checks: tuple[CounterCheck, ...]
-    launches: NonNegative
+    launches: c.NonNegative
     """That were counted."""
     match: MatchConfidence
     """How surely they are the layer's."""
-    reason: Prose
+    reason: c.Prose
     """By what they were led to it."""
-    uncounted: tuple[KernelName, ...] = ()
+    uncounted: tuple[c.KernelName, ...] = ()
     """Kernels of the layer that were not counted."""
-    counted_ns: NonNegative | None = None
+    counted_ns: c.NonNegative | None = None
     """Duration under ncu, at the clock that it held."""
-    occupancy: Fraction | None = None
+    occupancy: c.Fraction | None = None
     """Achieved: the share of the warps that fit."""
 
 
@@ -136,13 +124,13 @@ class LadderStep(Record, frozen=True, kw_only=True):
     0 of what did not help.
     """
 
-    what: Prose
-    command: Command
+    what: c.Prose
+    command: c.Command
     """How to measure it against the engine as it is."""
-    gain_ns: NonNegative | None = None
-    basis: Prose = ""
+    gain_ns: c.NonNegative | None = None
+    basis: c.Prose = ""
     """Where the gain is from, in words."""
-    rung: Safe = ""
+    rung: c.Safe = ""
     """What ``trtprof try --rung`` calls it; empty where no rung makes it."""
     tried: TriedRung | None = None
     """What became of that rung; None where it was not measured."""
@@ -151,9 +139,9 @@ class LadderStep(Record, frozen=True, kw_only=True):
 class BarrierPart(Record, frozen=True, kw_only=True):
     """A part of what a plugin would cost by cutting fusion."""
 
-    what: Prose
-    ns: NonNegative
-    bytes: NonNegative = 0
+    what: c.Prose
+    ns: c.NonNegative
+    bytes: c.NonNegative = 0
 
 
 class PluginCandidate(Record, frozen=True, kw_only=True):
@@ -163,22 +151,22 @@ class PluginCandidate(Record, frozen=True, kw_only=True):
     gain is that less the barrier, with an interval from the spread of what the class reaches.
     """
 
-    layer: LayerName
-    nodes: tuple[NodeName, ...]
-    kernel: KernelName
-    measured_ns: NonNegative
-    reachable_ns: NonNegative
-    basis: Prose
+    layer: c.LayerName
+    nodes: tuple[c.NodeName, ...]
+    kernel: c.KernelName
+    measured_ns: c.NonNegative
+    reachable_ns: c.NonNegative
+    basis: c.Prose
     """Where ``reachable_ns`` is from, in words: which healthy kernels, or which calibration."""
-    recoverable_ns: NonNegative
+    recoverable_ns: c.NonNegative
     barrier: tuple[BarrierPart, ...]
     net_ns: int
     net_low_ns: int
     net_high_ns: int
     verdict: Literal["write it", "try first", "do not"]
-    why: Prose
+    why: c.Prose
     ladder: tuple[LadderStep, ...] = ()
-    command: Command = ""
+    command: c.Command = ""
     """What goes on, and writes it; empty where it is not worth it. ``RUN`` stands for the folder of the run, or for the
     document of an analysis."""
 
@@ -186,9 +174,9 @@ class PluginCandidate(Record, frozen=True, kw_only=True):
 class Unsupported(Record, frozen=True, kw_only=True):
     """An op without a cost function, and its share of the kernel time."""
 
-    domain: DomainName
-    op_type: OpName
-    count: NonNegative
-    measured_ns: NonNegative
-    share: Fraction
-    reason: Prose = ""
+    domain: c.DomainName
+    op_type: c.OpName
+    count: c.NonNegative
+    measured_ns: c.NonNegative
+    share: c.Fraction
+    reason: c.Prose = ""

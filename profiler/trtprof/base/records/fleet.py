@@ -7,20 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from trtprof.base.records.common import (
-    Command,
-    Digest,
-    FileName,
-    KernelName,
-    LayerName,
-    Message,
-    ModelName,
-    NonNegative,
-    Prose,
-    Record,
-    Safe,
-    Tag,
-)
+from trtprof.base.records import common as c
+from trtprof.base.records.common import Record
 from trtprof.base.records.estimate import Expectation, ExpectedBasis
 
 FleetVerb = Literal["predict", "build", "run"]
@@ -36,32 +24,32 @@ class FleetCell(Record, frozen=True, kw_only=True):
     prediction; one call answers all cells of a group. Of a build or a run it is the key.
     """
 
-    key: Digest
-    group: Digest
-    model: ModelName
+    key: c.Digest
+    group: c.Digest
+    model: c.ModelName
     """What the fleet calls it; no two models of a fleet have the same name."""
-    path: FileName
+    path: c.FileName
     """The file, absolute or as seen from where the manifest is."""
-    sha256: Digest
+    sha256: c.Digest
     """Of its content, with files beside it that hold its weights."""
-    target: Safe
+    target: c.Safe
     """What the manifest calls it."""
     verb: FleetVerb
-    gpu: Safe = ""
+    gpu: c.Safe = ""
     """Slug of its datasheet; empty of a machine that is looked at when it runs."""
-    resource: Safe = ""
+    resource: c.Safe = ""
     """What a node of a cluster must offer to run it; empty of what any may."""
-    shapes: Prose = ""
+    shapes: c.Prose = ""
     """As ``--shapes`` takes them; empty where the manifest gives none."""
     batch: int | None = None
-    sizes: dict[Safe, int] = {}
+    sizes: dict[c.Safe, int] = {}
     """Named dimensions of the inputs: ``{"seq": 128}``."""
-    precision: Safe = "model"
-    options: dict[Safe, str] = {}
+    precision: c.Safe = "model"
+    options: dict[c.Safe, str] = {}
     """What else the manifest asks for, by the names that it uses."""
-    trtprof: Safe
+    trtprof: c.Safe
     """The version."""
-    tags: tuple[Tag, ...] = ()
+    tags: tuple[c.Tag, ...] = ()
 
     @property
     def size(self) -> str:
@@ -78,7 +66,7 @@ class FleetLoss(Record, frozen=True, kw_only=True):
     Of a prediction: ``bound by memory`` and so on, then ``good kernels above the bound``, all of them estimates.
     """
 
-    cause: Prose
+    cause: c.Prose
     ns: int
     kind: Literal["fact", "estimate", "remainder"]
 
@@ -90,20 +78,20 @@ class FleetKernel(Record, frozen=True, kw_only=True):
     out of their fusions, with its interval; None where nothing was measured or there is no verdict.
     """
 
-    pattern: Prose
+    pattern: c.Prose
     """Op types: ``Conv + Relu``."""
-    dtype: Safe
-    shapes: Prose
-    kernel: KernelName = ""
+    dtype: c.Safe
+    shapes: c.Prose
+    kernel: c.KernelName = ""
     """That took most of the time; empty of a prediction."""
-    layer: LayerName
+    layer: c.LayerName
     """One of them, which `trtprof plugin` finds."""
-    count: NonNegative
+    count: c.NonNegative
     """Runs in one inference."""
-    bound_ns: NonNegative | None = None
-    expected_ns: NonNegative | None = None
+    bound_ns: c.NonNegative | None = None
+    expected_ns: c.NonNegative | None = None
     expected_basis: ExpectedBasis = "none"
-    measured_ns: NonNegative | None = None
+    measured_ns: c.NonNegative | None = None
     verdict: Literal["write it", "try first", "do not", "not decided"] = "not decided"
     win_ns: int | None = None
     win_low_ns: int | None = None
@@ -119,64 +107,64 @@ class FleetRow(FleetCell, frozen=True, kw_only=True):
     """
 
     status: Literal["done", "failed"]
-    stage: Safe = ""
+    stage: c.Safe = ""
     """Where it failed."""
-    error: Message = ""
-    why: Message = ""
-    fix: Message = ""
-    device: Prose = ""
+    error: c.Message = ""
+    why: c.Message = ""
+    fix: c.Message = ""
+    device: c.Prose = ""
     """The name of the device that it is of."""
-    latency_ns: NonNegative | None = None
+    latency_ns: c.NonNegative | None = None
     """Median, measured; None of predictions and builds."""
-    latency_low_ns: NonNegative | None = None
+    latency_low_ns: c.NonNegative | None = None
     """Of the interval (95 %) that holds the median of another run of the same, too; of a run on a machine that was
     slower than when its ceilings were measured, also what would be left at that speed."""
-    latency_high_ns: NonNegative | None = None
-    bound_ns: NonNegative | None = None
+    latency_high_ns: c.NonNegative | None = None
+    bound_ns: c.NonNegative | None = None
     """No correct kernels are faster, by the datasheet; where there is none (a run on a CPU), by the best that was ever
     measured on the device. None where nothing is priced."""
-    expected_ns: NonNegative | None = None
+    expected_ns: c.NonNegative | None = None
     """What good kernels take, layers without an expectation at their bound; None where there is no forecast."""
-    expected_p10_ns: NonNegative | None = None
-    expected_p90_ns: NonNegative | None = None
+    expected_p10_ns: c.NonNegative | None = None
+    expected_p90_ns: c.NonNegative | None = None
     expected_basis: ExpectedBasis = "none"
     joules: float | None = None
     """At the board's power limit for as long as it is measured, else expected, else bound to take; None without a
     datasheet."""
     tdp_w: float | None = None
-    memory_bytes: NonNegative | None = None
-    flops: NonNegative | None = None
-    bytes: NonNegative | None = None
-    layers: NonNegative = 0
-    verdict: Prose = ""
-    doubts: Prose = ""
+    memory_bytes: c.NonNegative | None = None
+    flops: c.NonNegative | None = None
+    bytes: c.NonNegative | None = None
+    layers: c.NonNegative = 0
+    verdict: c.Prose = ""
+    doubts: c.Prose = ""
     """What makes the numbers less sure, in words; of a run, why there is no verdict."""
     ledger: tuple[FleetLoss, ...] = ()
     kernels: tuple[FleetKernel, ...] = ()
     """Those with most time first; the others summed up (`base.fleet_table.REST`)."""
-    run: FileName = ""
+    run: c.FileName = ""
     """Its run folder, from the folder of the fleet on; empty where there is none."""
-    started: Safe = ""
+    started: c.Safe = ""
     """UTC, ISO 8601."""
     seconds: float = 0.0
     """That answering it took: its share, where several were answered at once."""
-    attempts: tuple[Prose, ...] = ()
+    attempts: tuple[c.Prose, ...] = ()
     """Why earlier attempts came to nothing: a worker that died, a node that was lost."""
-    worker: Safe = ""
+    worker: c.Safe = ""
     """Host and process."""
-    log: Message = ""
+    log: c.Message = ""
     """The end of what was told on the way, and of a fault the traceback."""
 
 
 class FleetTargetCount(Record, frozen=True, kw_only=True):
     """Cells of one target."""
 
-    target: Safe
+    target: c.Safe
     verb: FleetVerb
-    cells: NonNegative
-    done: NonNegative = 0
-    failed: NonNegative = 0
-    claimed: NonNegative = 0
+    cells: c.NonNegative
+    done: c.NonNegative = 0
+    failed: c.NonNegative = 0
+    claimed: c.NonNegative = 0
     """Under way, here or elsewhere."""
     left_s: float | None = None
     """About how long the rest takes on this machine; None where nothing tells."""
@@ -191,21 +179,21 @@ class FleetPlan(Record, frozen=True, kw_only=True):
     """What a fleet asks, and how much of it is answered: the document of ``fleet plan`` and ``fleet status``."""
 
     schema_version: int
-    name: Prose
-    folder: FileName
-    models: NonNegative
-    cells: NonNegative
+    name: c.Prose
+    folder: c.FileName
+    models: c.NonNegative
+    cells: c.NonNegative
     targets: tuple[FleetTargetCount, ...]
     """In the order of the manifest."""
     left_s: float | None = None
     """About how long the rest takes; None where nothing tells."""
-    basis: Prose = ""
+    basis: c.Prose = ""
     """Where that is from, in words."""
     failures: tuple[FleetRow, ...] = ()
     """Failed cells, by what failed; a few of many."""
     sample: tuple[FleetCell, ...] = ()
     """The first cells that are left."""
-    notes: tuple[Prose, ...] = ()
+    notes: tuple[c.Prose, ...] = ()
 
 
 # --- two fleets -----------------------------------------------------------------------------
@@ -236,16 +224,16 @@ FleetQuantity = Literal["latency", "expected", "bound"]
 class FleetSide(Record, frozen=True, kw_only=True):
     """One side of a comparison of fleets: what it asks now, and how far it is."""
 
-    name: Prose
-    folder: FileName
-    cells: NonNegative
-    done: NonNegative
-    failed: NonNegative
-    trtprof: tuple[Safe, ...] = ()
+    name: c.Prose
+    folder: c.FileName
+    cells: c.NonNegative
+    done: c.NonNegative
+    failed: c.NonNegative
+    trtprof: tuple[c.Safe, ...] = ()
     """Versions of its cells."""
-    first: Safe = ""
+    first: c.Safe = ""
     """When the first of its cells was begun, and the last: UTC, ISO 8601; empty where there is none."""
-    last: Safe = ""
+    last: c.Safe = ""
 
     @property
     def left(self) -> int:
@@ -256,22 +244,22 @@ class FleetSide(Record, frozen=True, kw_only=True):
 class FleetCellChange(Record, frozen=True, kw_only=True):
     """One cell on both sides, which are the same by model, target, verb, size and precision."""
 
-    model: ModelName
+    model: c.ModelName
     """As it is called after; of one that vanished, before."""
-    was: ModelName = ""
+    was: c.ModelName = ""
     """What it was called before; empty where that is the same."""
-    path: FileName = ""
-    target: Safe
+    path: c.FileName = ""
+    target: c.Safe
     verb: FleetVerb
-    size: Prose
-    precision: Safe
-    tags: tuple[Tag, ...] = ()
+    size: c.Prose
+    precision: c.Safe
+    tags: tuple[c.Tag, ...] = ()
     answer: FleetOutcome
     told_by: FleetQuantity | None = None
     """What the answer is told by: a measured latency, else an estimate; None where there is no number."""
-    before_ns: NonNegative | None = None
+    before_ns: c.NonNegative | None = None
     """Of that quantity."""
-    after_ns: NonNegative | None = None
+    after_ns: c.NonNegative | None = None
     ratio: float | None = None
     """After over before."""
     low: float | None = None
@@ -279,18 +267,18 @@ class FleetCellChange(Record, frozen=True, kw_only=True):
     high: float | None = None
     chance: float | None = None
     """How often chance alone makes a difference as large."""
-    expected_before_ns: NonNegative | None = None
-    expected_after_ns: NonNegative | None = None
-    bound_before_ns: NonNegative | None = None
-    bound_after_ns: NonNegative | None = None
-    causes: tuple[Safe, ...] = ()
+    expected_before_ns: c.NonNegative | None = None
+    expected_after_ns: c.NonNegative | None = None
+    bound_before_ns: c.NonNegative | None = None
+    bound_after_ns: c.NonNegative | None = None
+    causes: tuple[c.Safe, ...] = ()
     """What else is another one, on any side of the cell: see `FleetCause`."""
-    reason: Message = ""
+    reason: c.Message = ""
     """Why it failed, or why there is no answer."""
-    key_before: Digest = ""
-    key_after: Digest = ""
-    run_before: FileName = ""
-    run_after: FileName = ""
+    key_before: c.Digest = ""
+    key_after: c.Digest = ""
+    run_before: c.FileName = ""
+    run_after: c.FileName = ""
 
 
 class FleetGroupChange(Record, frozen=True, kw_only=True):
@@ -300,18 +288,18 @@ class FleetGroupChange(Record, frozen=True, kw_only=True):
     """
 
     by: Literal["fleet", "target", "model", "tag"]
-    name: Prose
+    name: c.Prose
     """Of a tag or a model; `FleetCellChange.target`; empty of the whole fleet."""
     kind: Literal["fact", "estimate"]
-    cells: NonNegative
+    cells: c.NonNegative
     """That have the quantity on both sides."""
     ratio: float
     low: float | None = None
     """Of its interval (95 %); None of estimates."""
     high: float | None = None
-    more: NonNegative = 0
+    more: c.NonNegative = 0
     """Cells that are slower beyond noise; of estimates those that rose."""
-    less: NonNegative = 0
+    less: c.NonNegative = 0
 
 
 class FleetKernelChange(Record, frozen=True, kw_only=True):
@@ -320,23 +308,23 @@ class FleetKernelChange(Record, frozen=True, kw_only=True):
     ``ratio`` is the geometric mean over models in which they moved that way by more than noise does, ``mean`` over all.
     """
 
-    pattern: Prose
-    dtype: Safe
-    target: Safe
+    pattern: c.Prose
+    dtype: c.Safe
+    target: c.Safe
     kind: Literal["fact", "estimate"]
-    models: NonNegative
+    models: c.NonNegative
     """In which they moved that way."""
-    of: NonNegative
+    of: c.NonNegative
     """Models that have them."""
     ratio: float
     mean: float
     low: float | None = None
     """Of the interval (95 %) of the mean, from what models differ by; None of estimates."""
     high: float | None = None
-    before_ns: NonNegative
+    before_ns: c.NonNegative
     """In those models, over one inference of every cell."""
-    after_ns: NonNegative
-    example: ModelName = ""
+    after_ns: c.NonNegative
+    example: c.ModelName = ""
     """The model in which it makes the largest difference."""
 
 
@@ -346,23 +334,23 @@ class FleetCause(Record, frozen=True, kw_only=True):
     what: Literal["model content", "trtprof", "GPU", "datasheet", "options", "device", "resource", "nothing recorded"]
     """``datasheet`` is told by the address of a cell, where all else that is in it stayed. ``nothing recorded``: an
     estimate is another one though its address is the same."""
-    before: Message = ""
-    after: Message = ""
-    model: ModelName = ""
+    before: c.Message = ""
+    after: c.Message = ""
+    model: c.ModelName = ""
     """Whose content changed."""
-    cells: NonNegative = 0
-    slower: NonNegative = 0
-    faster: NonNegative = 0
-    rose: NonNegative = 0
-    fell: NonNegative = 0
+    cells: c.NonNegative = 0
+    slower: c.NonNegative = 0
+    faster: c.NonNegative = 0
+    rose: c.NonNegative = 0
+    fell: c.NonNegative = 0
 
 
 class FleetRename(Record, frozen=True, kw_only=True):
     """A model that has another name, and the same content."""
 
-    before: ModelName
-    after: ModelName
-    cells: NonNegative
+    before: c.ModelName
+    after: c.ModelName
+    cells: c.NonNegative
 
 
 class FleetGate(Record, frozen=True, kw_only=True):
@@ -372,8 +360,8 @@ class FleetGate(Record, frozen=True, kw_only=True):
     the cells (of the whole fleet, the one number) that are above the threshold, not above it, and neither for sure.
     """
 
-    gate: Safe
-    what: Safe
+    gate: c.Safe
+    what: c.Safe
     unit: Literal["%", "ns", "cells"]
     threshold: float
     answer: Literal["passed", "failed", "inconclusive"]
@@ -381,12 +369,12 @@ class FleetGate(Record, frozen=True, kw_only=True):
     """Of the whole fleet, or of the worst cell."""
     low: float | None = None
     high: float | None = None
-    over: NonNegative = 0
-    within: NonNegative = 0
-    between: NonNegative = 0
-    worst: Prose = ""
+    over: c.NonNegative = 0
+    within: c.NonNegative = 0
+    between: c.NonNegative = 0
+    worst: c.Prose = ""
     """The cell that is furthest above; empty where none is."""
-    reason: Prose
+    reason: c.Prose
 
 
 class FleetComparison(Record, frozen=True, kw_only=True):
@@ -395,10 +383,10 @@ class FleetComparison(Record, frozen=True, kw_only=True):
     schema_version: int
     before: FleetSide
     after: FleetSide
-    verdict: Prose
-    doubts: tuple[Prose, ...] = ()
+    verdict: c.Prose
+    doubts: tuple[c.Prose, ...] = ()
     """Why what is called slower or faster may not be."""
-    counts: dict[Safe, int]
+    counts: dict[c.Safe, int]
     """Cells by answer (`FleetOutcome`), those with none left out."""
     rate: float
     """Of the cells that are called slower or faster, at most this share is so by chance, on average."""
@@ -410,8 +398,8 @@ class FleetComparison(Record, frozen=True, kw_only=True):
     causes: tuple[FleetCause, ...] = ()
     renames: tuple[FleetRename, ...] = ()
     gates: tuple[FleetGate, ...] = ()
-    method: Prose = ""
-    notes: tuple[Prose, ...] = ()
+    method: c.Prose = ""
+    notes: tuple[c.Prose, ...] = ()
 
 
 # --- the report -------------------------------------------------------------------------------
@@ -423,20 +411,20 @@ FleetBasis = Literal["measured", "expected", "bound", "none"]
 class FleetTarget(Record, frozen=True, kw_only=True):
     """A target, what became of its cells, and how many of it the fleet needs."""
 
-    target: Safe
+    target: c.Safe
     verb: FleetVerb
-    gpu: Safe = ""
-    resource: Safe = ""
+    gpu: c.Safe = ""
+    resource: c.Safe = ""
     price_per_hour: float | None = None
-    tags: tuple[Tag, ...] = ()
-    cells: NonNegative = 0
-    done: NonNegative = 0
-    failed: NonNegative = 0
-    models: NonNegative = 0
+    tags: tuple[c.Tag, ...] = ()
+    cells: c.NonNegative = 0
+    done: c.NonNegative = 0
+    failed: c.NonNegative = 0
+    models: c.NonNegative = 0
     """With a request rate that it serves."""
     busy: float | None = None
     """How many of it these keep busy, one inference after the other; None where it serves none that is priced."""
-    needed: NonNegative | None = None
+    needed: c.NonNegative | None = None
     """The same in whole ones: no fewer can do."""
     basis: FleetBasis = "none"
     """``expected`` where any part of it is."""
@@ -445,19 +433,19 @@ class FleetTarget(Record, frozen=True, kw_only=True):
 class FleetAnswer(Expectation, frozen=True, kw_only=True):
     """A cell as a table of models and targets shows it: times of one inference in ns."""
 
-    key: Digest
-    model: ModelName
-    target: Safe
+    key: c.Digest
+    model: c.ModelName
+    target: c.Safe
     verb: FleetVerb
-    size: Prose
-    precision: Safe
+    size: c.Prose
+    precision: c.Safe
     status: Literal["done", "failed"]
     requests: int = 1
     """That one inference answers: its batch; 1 where the fleet gave none."""
-    latency_ns: NonNegative | None = None
-    latency_low_ns: NonNegative | None = None
-    latency_high_ns: NonNegative | None = None
-    bound_ns: NonNegative | None = None
+    latency_ns: c.NonNegative | None = None
+    latency_low_ns: c.NonNegative | None = None
+    latency_high_ns: c.NonNegative | None = None
+    bound_ns: c.NonNegative | None = None
     of_expected: float | None = None
     """Expected over measured; above 1 it is faster than good kernels are expected to be."""
     cost_per_million: float | None = None
@@ -466,11 +454,11 @@ class FleetAnswer(Expectation, frozen=True, kw_only=True):
     joules: float | None = None
     """Of an inference, at the power limit of the board."""
     joules_basis: FleetBasis = "none"
-    doubts: Prose = ""
-    error: Message = ""
-    run: FileName = ""
+    doubts: c.Prose = ""
+    error: c.Message = ""
+    run: c.FileName = ""
     """Its run folder, from the folder of the fleet on."""
-    page: FileName = ""
+    page: c.FileName = ""
     """The page of the run, where there is one."""
 
 
@@ -480,26 +468,26 @@ class FleetBest(Record, frozen=True, kw_only=True):
     A measured latency keeps with its whole interval, an expected one with its whole band; a bound alone never does.
     """
 
-    model: ModelName
-    precision: Safe
-    sizes: NonNegative
-    limit_ns: NonNegative | None = None
-    target: Safe = ""
+    model: c.ModelName
+    precision: c.Safe
+    sizes: c.NonNegative
+    limit_ns: c.NonNegative | None = None
+    target: c.Safe = ""
     """Empty where none keeps."""
     by: Literal["cost", "latency", ""] = ""
     """The cheapest a request; without prices the fastest a request."""
     basis: FleetBasis = "none"
-    latency_ns: NonNegative | None = None
+    latency_ns: c.NonNegative | None = None
     """Of its slowest size there, measured or expected."""
     cost_per_million: float | None = None
     """Of requests, spread evenly over the sizes."""
-    alike: tuple[Safe, ...] = ()
+    alike: tuple[c.Safe, ...] = ()
     """Other targets that keep, too, and may be as good: intervals or bands overlap."""
-    why: Prose = ""
+    why: c.Prose = ""
     """Why there is none, or what keeps others out."""
     requests_per_s: float | None = None
     """Of all its sizes at this precision."""
-    served_by: Safe = ""
+    served_by: c.Safe = ""
     """Which target its requests are counted on."""
     served_basis: FleetBasis = "none"
     """``expected`` where any of its times there is."""
@@ -512,7 +500,7 @@ class FleetBest(Record, frozen=True, kw_only=True):
 class FleetLedgerRow(Record, frozen=True, kw_only=True):
     """Hours a day that go to one cause, over all requests of the fleet."""
 
-    cause: Prose
+    cause: c.Prose
     kind: Literal["fact", "estimate", "remainder"]
     basis: FleetBasis
     """``measured`` of runs, ``expected`` of predictions."""
@@ -527,8 +515,8 @@ class FleetWin(Record, frozen=True, kw_only=True):
     The ends of the interval are the sums of the ends: as if all cells erred to the same side.
     """
 
-    pattern: Prose
-    dtype: Safe
+    pattern: c.Prose
+    dtype: c.Safe
     verdict: Literal["write it", "try first"]
     """``write it`` where that is the verdict of any of its cells."""
     win_ns: int
@@ -541,33 +529,33 @@ class FleetWin(Record, frozen=True, kw_only=True):
     hours_high: float | None = None
     share: float = 0.0
     """Of the measured hours a day, or without requests of the measured latencies of all cells."""
-    cells: NonNegative
-    models: NonNegative
-    targets: tuple[Safe, ...]
-    run: FileName = ""
+    cells: c.NonNegative
+    models: c.NonNegative
+    targets: tuple[c.Safe, ...]
+    run: c.FileName = ""
     """Of the cell in which it wins most."""
-    layer: LayerName = ""
-    command: Command = ""
+    layer: c.LayerName = ""
+    command: c.Command = ""
 
 
 class FleetEfficiency(Record, frozen=True, kw_only=True):
     """How near to their bound layers are on a target."""
 
-    target: Safe
+    target: c.Safe
     basis: FleetBasis
     of_bound: float
     """Sum of bounds over the sum of times that were measured, or are expected."""
-    cells: NonNegative
+    cells: c.NonNegative
 
 
 class FleetPattern(Record, frozen=True, kw_only=True):
     """Layers alike in op types and dtype over all cells."""
 
-    pattern: Prose
-    dtype: Safe
-    models: NonNegative
-    cells: NonNegative
-    above_ns: NonNegative = 0
+    pattern: c.Prose
+    dtype: c.Safe
+    models: c.NonNegative
+    cells: c.NonNegative
+    above_ns: c.NonNegative = 0
     """Expected less bound, of one inference of each cell: an estimate."""
     above_hours: float | None = None
     """The same in hours a day; None without requests."""
@@ -577,25 +565,25 @@ class FleetPattern(Record, frozen=True, kw_only=True):
 class FleetFailedCell(Record, frozen=True, kw_only=True):
     """Which cell failed."""
 
-    key: Digest
-    model: ModelName
-    path: FileName
-    target: Safe
-    size: Prose
-    precision: Safe
+    key: c.Digest
+    model: c.ModelName
+    path: c.FileName
+    target: c.Safe
+    size: c.Prose
+    precision: c.Safe
 
 
 class FleetFailure(Record, frozen=True, kw_only=True):
     """Cells that failed in the same way: at one stage, with one error but for the name of the model."""
 
-    stage: Safe
-    error: Message
+    stage: c.Safe
+    error: c.Message
     """Of the first."""
-    why: Message = ""
-    fix: Message = ""
-    cells: NonNegative
-    models: NonNegative
-    targets: tuple[Safe, ...]
+    why: c.Message = ""
+    fix: c.Message = ""
+    cells: c.NonNegative
+    models: c.NonNegative
+    targets: tuple[c.Safe, ...]
     examples: tuple[FleetFailedCell, ...]
     """The first of them."""
 
@@ -607,26 +595,26 @@ class Fleet(Record, frozen=True, kw_only=True):
     """
 
     schema_version: int
-    name: Prose
-    folder: FileName
-    currency: Safe = ""
-    limit_ns: NonNegative | None = None
+    name: c.Prose
+    folder: c.FileName
+    currency: c.Safe = ""
+    limit_ns: c.NonNegative | None = None
     """Of all models, where it was given to the report."""
-    chosen: tuple[Prose, ...] = ()
+    chosen: tuple[c.Prose, ...] = ()
     """What it was narrowed to, in words."""
-    models: NonNegative
-    cells: NonNegative
-    done: NonNegative
-    failed: NonNegative
-    doubts: tuple[Prose, ...] = ()
+    models: c.NonNegative
+    cells: c.NonNegative
+    done: c.NonNegative
+    failed: c.NonNegative
+    doubts: tuple[c.Prose, ...] = ()
     targets: tuple[FleetTarget, ...]
     """In the order of the manifest."""
     answers: tuple[FleetAnswer, ...]
     """By model, precision, size; targets in their order."""
-    answers_left_out: NonNegative = 0
+    answers_left_out: c.NonNegative = 0
     best: tuple[FleetBest, ...] = ()
-    best_left_out: NonNegative = 0
-    none_keeps: NonNegative = 0
+    best_left_out: c.NonNegative = 0
+    none_keeps: c.NonNegative = 0
     """Models, at a precision, that have a limit which no target keeps to."""
     requests_per_s: float | None = None
     """Of all models with a target that serves them; None where no model has any."""
@@ -636,19 +624,19 @@ class Fleet(Record, frozen=True, kw_only=True):
     """Of those, what was measured; the rest is expected."""
     ledger: tuple[FleetLedgerRow, ...] = ()
     """What is needed first, then by hours."""
-    not_counted: tuple[Prose, ...] = ()
+    not_counted: tuple[c.Prose, ...] = ()
     """Models with requests that are in no sum, and why."""
-    measured: NonNegative = 0
+    measured: c.NonNegative = 0
     """Cells that were measured."""
     wins: tuple[FleetWin, ...] = ()
-    wins_left_out: NonNegative = 0
-    no_wins: Prose = ""
+    wins_left_out: c.NonNegative = 0
+    no_wins: c.Prose = ""
     """Why there is none."""
     above: tuple[FleetPattern, ...] = ()
     """Where nothing was measured: where what is expected stands furthest above its bound. No verdict."""
     patterns: tuple[FleetPattern, ...] = ()
     """In most models first."""
-    patterns_left_out: NonNegative = 0
+    patterns_left_out: c.NonNegative = 0
     failures: tuple[FleetFailure, ...] = ()
-    failures_left_out: NonNegative = 0
-    notes: tuple[Prose, ...] = ()
+    failures_left_out: c.NonNegative = 0
+    notes: tuple[c.Prose, ...] = ()

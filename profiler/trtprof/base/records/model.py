@@ -5,24 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from trtprof.base import units
-from trtprof.base.records.common import (
-    Attribute,
-    Digest,
-    Dim,
-    DomainName,
-    FileName,
-    Fraction,
-    ModelName,
-    NodeName,
-    NonNegative,
-    OpName,
-    ProducerName,
-    Prose,
-    Record,
-    Safe,
-    TensorName,
-    WorkBound,
-)
+from trtprof.base.records import common as c
+from trtprof.base.records.common import Record
 
 
 class Tensor(Record, frozen=True, kw_only=True):
@@ -34,9 +18,9 @@ class Tensor(Record, frozen=True, kw_only=True):
     an optional, those of what it may hold; a map has neither.
     """
 
-    name: TensorName
-    dtype: Safe
-    shape: tuple[Dim, ...] | None
+    name: c.TensorName
+    dtype: c.Safe
+    shape: tuple[c.Dim, ...] | None
     constant: bool = False
     value: tuple[int, ...] | None = None
     kind: Literal["tensor", "sequence", "optional", "map", "sparse"] = "tensor"
@@ -71,7 +55,7 @@ class Op(Record, frozen=True, kw_only=True):
     op_type: str
     domain: str = ""
     opset: int = 1
-    attributes: dict[str, Attribute] = {}
+    attributes: dict[str, c.Attribute] = {}
     inputs: tuple[Tensor | None, ...] = ()
     outputs: tuple[Tensor | None, ...] = ()
 
@@ -79,10 +63,10 @@ class Op(Record, frozen=True, kw_only=True):
 class Unsure(Record, frozen=True, kw_only=True):
     """The part of a `Work` that the data of a run may do without: it is counted, but never in what is called ideal."""
 
-    tensor_flops: NonNegative = 0
-    vector_flops: NonNegative = 0
-    special: dict[Safe, NonNegative] = {}
-    bytes: NonNegative = 0
+    tensor_flops: c.NonNegative = 0
+    vector_flops: c.NonNegative = 0
+    special: dict[c.Safe, c.NonNegative] = {}
+    bytes: c.NonNegative = 0
 
 
 class Core(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,13 +88,13 @@ class Core(Record, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     kind: Literal["product", "convolution", "attention", "softmax", "normalisation", "pointwise"]
-    batch: NonNegative = 1
-    m: NonNegative
-    n: NonNegative = 1
-    k: NonNegative = 1
-    window: NonNegative = 1
-    stride: NonNegative = 1
-    shared: NonNegative = 1
+    batch: c.NonNegative = 1
+    m: c.NonNegative
+    n: c.NonNegative = 1
+    k: c.NonNegative = 1
+    window: c.NonNegative = 1
+    stride: c.NonNegative = 1
+    shared: c.NonNegative = 1
     causal: bool = False
 
 
@@ -136,18 +120,18 @@ class Work(Record, frozen=True, kw_only=True):
         core: What most of it is, of one run; None where no single thing is, or its dimensions are not known.
     """
 
-    tensor_flops: NonNegative = 0
-    vector_flops: NonNegative = 0
-    special: dict[Safe, NonNegative] = {}
-    bytes_read: NonNegative = 0
-    bytes_written: NonNegative = 0
-    bytes_parameters: NonNegative = 0
-    dtype: Safe = ""
-    bound: WorkBound = "exact"
-    note: Prose = ""
-    fast_flops: NonNegative = 0
+    tensor_flops: c.NonNegative = 0
+    vector_flops: c.NonNegative = 0
+    special: dict[c.Safe, c.NonNegative] = {}
+    bytes_read: c.NonNegative = 0
+    bytes_written: c.NonNegative = 0
+    bytes_parameters: c.NonNegative = 0
+    dtype: c.Safe = ""
+    bound: c.WorkBound = "exact"
+    note: c.Prose = ""
+    fast_flops: c.NonNegative = 0
     unsure: Unsure = Unsure()
-    accumulator: Safe = ""
+    accumulator: c.Safe = ""
     core: Core | None = None
 
     @property
@@ -176,10 +160,10 @@ class Work(Record, frozen=True, kw_only=True):
 class Call(Record, frozen=True, kw_only=True):
     """A custom node that a plugin computes, or its function where there is none: the nodes that name it."""
 
-    name: NodeName
-    domain: DomainName
-    op_type: OpName
-    outputs: tuple[TensorName, ...]
+    name: c.NodeName
+    domain: c.DomainName
+    op_type: c.OpName
+    outputs: tuple[c.TensorName, ...]
     """Tensors that it makes."""
 
 
@@ -205,43 +189,43 @@ class Node(Record, frozen=True, kw_only=True):
 class InputTensor(Record, frozen=True, kw_only=True):
     """A graph input as bound for this run, and how its values were chosen."""
 
-    name: TensorName
-    dtype: Safe
+    name: c.TensorName
+    dtype: c.Safe
     shape: tuple[int, ...] | None
     """None where nothing was bound: an unknown rank, a sequence, map or optional (`inspect` only)."""
-    declared: tuple[Dim, ...] = ()
+    declared: tuple[c.Dim, ...] = ()
     """The dimensions as the file declares them, symbols kept; of a sequence, those of its elements."""
     kind: Literal["uniform", "integers", "file", "none"] = "uniform"
     """Where its values come from; ``none`` where the model is not run."""
     low: float = -1.0
     high: float = 1.0
     """Values are drawn from ``low`` to ``high``: half open for floats, both ends for integers."""
-    file: FileName = ""
-    values: Prose = ""
+    file: c.FileName = ""
+    values: c.Prose = ""
     """In words: ``uniform -1..1``, ``integers 0..9 (indices of Gather_3)``, ``file x.npy``."""
 
 
 class ModelInfo(Record, frozen=True, kw_only=True):
     """The model as asked for."""
 
-    name: ModelName
-    path: FileName
-    sha256: Digest
+    name: c.ModelName
+    path: c.FileName
+    sha256: c.Digest
     """Digest of the .onnx file itself; external data is told apart by name, size and time.
     Empty where the weights were not read (`inspect`)."""
     ir_version: int
-    opsets: dict[DomainName, int]
-    producer: ProducerName = ""
+    opsets: dict[c.DomainName, int]
+    producer: c.ProducerName = ""
     inputs: tuple[InputTensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
-    parameters: NonNegative = 0
-    parameter_bytes: NonNegative = 0
-    nodes: NonNegative = 0
-    renamed: NonNegative = 0
+    parameters: c.NonNegative = 0
+    parameter_bytes: c.NonNegative = 0
+    nodes: c.NonNegative = 0
+    renamed: c.NonNegative = 0
     """Nodes that got a unique name because theirs was empty or taken."""
-    shape_coverage: Fraction = 1.0
+    shape_coverage: c.Fraction = 1.0
     """Share of node outputs whose shape and dtype are known before the run."""
-    assumptions: tuple[Prose, ...] = ()
+    assumptions: tuple[c.Prose, ...] = ()
     """What was filled in rather than given: default dims, random inputs."""
 
 

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from trtprof.base.records.common import (
-    Dim,
-    FileName,
-    Fraction,
-    Interval,
-    KernelName,
-    LayerName,
-    NodeName,
-    NonNegative,
-    OpName,
-    Prose,
-    Record,
-    Safe,
-    TensorName,
-)
+from trtprof.base.records import common as c
+from trtprof.base.records.common import Record
 from trtprof.base.records.estimate import Estimate, Expectation
 from trtprof.base.records.findings import BarrierPart, LadderStep
 from trtprof.base.records.model import Work
@@ -27,26 +14,26 @@ from trtprof.base.records.model import Work
 class BriefTensor(Record, frozen=True, kw_only=True):
     """A tensor that a kernel reads or writes, dense and row-major."""
 
-    name: TensorName
-    operand: Safe
+    name: c.TensorName
+    operand: c.Safe
     """What kernel and formulas call it."""
     role: Literal["input", "weight", "output"]
-    dtype: Safe
-    shape: tuple[Dim, ...]
-    nbytes: NonNegative | None = None
-    layout: Prose = ""
+    dtype: c.Safe
+    shape: tuple[c.Dim, ...]
+    nbytes: c.NonNegative | None = None
+    layout: c.Prose = ""
 
 
 class Neighbour(Record, frozen=True, kw_only=True):
     """A node next to the kernel that could be computed in it, or is cut from it."""
 
-    node: NodeName
-    op_type: OpName
+    node: c.NodeName
+    op_type: c.OpName
     side: Literal["producer", "consumer"]
     fused: bool
     """Whether the kernel computes it; else ``reason`` says why not."""
-    reason: Prose = ""
-    bytes: NonNegative = 0
+    reason: c.Prose = ""
+    bytes: c.NonNegative = 0
     """That cross memory between the two as long as they are apart."""
 
 
@@ -57,61 +44,61 @@ class PluginBrief(Expectation, frozen=True, kw_only=True):
     was measured: ``reachable_ns``, the net gain with its interval, ``pays_above_ns``.
     """
 
-    layer: LayerName
-    nodes: tuple[NodeName, ...]
+    layer: c.LayerName
+    nodes: tuple[c.NodeName, ...]
     """That the kernel computes; others of the layer are left to layers of their own."""
-    op_types: tuple[OpName, ...]
-    formulas: tuple[Prose, ...]
+    op_types: tuple[c.OpName, ...]
+    formulas: tuple[c.Prose, ...]
     """What is computed, one line a node, over the operands."""
     tensors: tuple[BriefTensor, ...]
-    gpu: Safe = ""
+    gpu: c.Safe = ""
     """Slug of the datasheet that times are of, or what the run calls its device."""
-    runs: NonNegative = 1
+    runs: c.NonNegative = 1
     """How often it runs in one inference."""
     work: Work | None = None
     """Of one run of what the kernel computes."""
     estimate: Estimate | None = None
     """The bound of one run of it."""
-    measured_ns: NonNegative | None = None
+    measured_ns: c.NonNegative | None = None
     """What the present kernels take; None without a run."""
-    kernels: tuple[KernelName, ...] = ()
-    wrong: tuple[Prose, ...] = ()
+    kernels: tuple[c.KernelName, ...] = ()
+    wrong: tuple[c.Prose, ...] = ()
     """What the present kernel does wrong, by the findings of the run."""
     neighbours: tuple[Neighbour, ...] = ()
     barrier: tuple[BarrierPart, ...] = ()
     ladder: tuple[LadderStep, ...] = ()
     """Cheaper ways, in the order in which to try them."""
-    reachable_ns: NonNegative | None = None
+    reachable_ns: c.NonNegative | None = None
     """What the kernel should take: what kernels of its class reach, or what is predicted of one that was written."""
-    basis: Prose = ""
+    basis: c.Prose = ""
     """Where that is from."""
-    pays_above_ns: NonNegative | None = None
+    pays_above_ns: c.NonNegative | None = None
     """The present kernels must take more than this for the kernel to win anything: ``reachable_ns`` and the barrier."""
     net_ns: int | None = None
     net_low_ns: int | None = None
     net_high_ns: int | None = None
     """What the kernel wins less what it costs; None where nothing tells it."""
     verdict: Literal["write it", "try first", "do not", "not decided"]
-    why: Prose
-    doubts: tuple[Prose, ...] = ()
+    why: c.Prose
+    doubts: tuple[c.Prose, ...] = ()
 
 
 class KernelBuild(Record, frozen=True, kw_only=True):
     """A kernel compiled for one architecture."""
 
-    architecture: Safe
+    architecture: c.Safe
     """``sm_89``."""
-    registers: NonNegative
+    registers: c.NonNegative
     """Of a thread."""
-    spill_bytes: NonNegative
-    shared_bytes: NonNegative
+    spill_bytes: c.NonNegative
+    shared_bytes: c.NonNegative
     """Of a block, static."""
-    blocks_per_sm: NonNegative
-    occupancy: Fraction
-    bandwidth: Fraction | None = None
+    blocks_per_sm: c.NonNegative
+    occupancy: c.Fraction
+    bandwidth: c.Fraction | None = None
     """Predicted share of the bandwidth of DRAM that it draws, at the shapes of the task; see `plugin.build`."""
-    basis: Prose = ""
-    dropped: Prose = ""
+    basis: c.Prose = ""
+    dropped: c.Prose = ""
     """Why the variant is not used there, in words; empty where it is."""
 
 
@@ -119,9 +106,9 @@ class KernelVariant(Record, frozen=True, kw_only=True):
     """One of the kernels that were written for a task."""
 
     tactic: int
-    entry: Safe
-    label: Safe
-    why: Prose
+    entry: c.Safe
+    label: c.Safe
+    why: c.Prose
     builds: tuple[KernelBuild, ...] = ()
 
 
@@ -129,29 +116,29 @@ class NumericCase(Record, frozen=True, kw_only=True):
     """A kernel executed on some inputs, beside float64."""
 
     tactic: int
-    architecture: Safe
-    what: Safe
+    architecture: c.Safe
+    what: c.Safe
     """Shapes, alignment and values, in words."""
     ok: bool
     worst: float | None
     """Largest error of an element in units of the rounding floor; None where it did not run to its end."""
-    reason: Prose = ""
+    reason: c.Prose = ""
 
 
 class Traffic(Record, frozen=True, kw_only=True):
     """DRAM traffic that was counted while a kernel was executed, beside what is predicted. Sectors are 32 bytes."""
 
     tactic: int
-    shapes: Safe
-    predicted_bytes: NonNegative
-    counted_bytes: NonNegative
+    shapes: c.Safe
+    predicted_bytes: c.NonNegative
+    counted_bytes: c.NonNegative
     """Distinct sectors of every buffer, times 32."""
-    requested_bytes: NonNegative
+    requested_bytes: c.NonNegative
     """Sectors of every instruction of a warp: what L1 is asked for."""
-    bank_conflicts: NonNegative
+    bank_conflicts: c.NonNegative
     """Shared-memory passes beyond the one that an instruction needs."""
     ok: bool
-    reason: Prose = ""
+    reason: c.Prose = ""
 
 
 class CheckStep(Record, frozen=True, kw_only=True):
@@ -160,8 +147,8 @@ class CheckStep(Record, frozen=True, kw_only=True):
     name: Literal["numerics", "traffic", "registry", "native", "onnxruntime", "tensorrt-rtx"]
     verdict: Literal["passed", "failed", "not here"]
     """``not here``: what it needs is not installed, and ``reason`` says what."""
-    reason: Prose = ""
-    cases: NonNegative = 0
+    reason: c.Prose = ""
+    cases: c.NonNegative = 0
     seconds: float = 0.0
 
 
@@ -177,12 +164,12 @@ class PluginCheck(Record, frozen=True, kw_only=True):
 class Inserted(Record, frozen=True, kw_only=True):
     """A model with a plugin in it."""
 
-    model: FileName
-    places: tuple[tuple[NodeName, ...], ...]
+    model: c.FileName
+    places: tuple[tuple[c.NodeName, ...], ...]
     """Nodes that each custom node replaces."""
     function: bool
     """Whether the custom node has the original nodes as its function."""
-    left: tuple[Prose, ...] = ()
+    left: tuple[c.Prose, ...] = ()
     """Places that look alike and were left, with the reason."""
 
 
@@ -190,82 +177,82 @@ class Plugin(Record, frozen=True, kw_only=True):
     """The document of `trtprof plugin`."""
 
     schema_version: int
-    model: Safe
-    name: Safe
+    model: c.Safe
+    name: c.Safe
     """Of the plugin."""
-    version: Safe
+    version: c.Safe
     brief: PluginBrief
-    template: Safe = ""
+    template: c.Safe = ""
     """That wrote the kernel; empty where none fits."""
-    refused: dict[Safe, Prose] = {}
+    refused: dict[c.Safe, c.Prose] = {}
     """What each template does not know of the task."""
     variants: tuple[KernelVariant, ...] = ()
     inserted: Inserted | None = None
     check: PluginCheck | None = None
-    files: tuple[FileName, ...] = ()
+    files: tuple[c.FileName, ...] = ()
     """That were written, below ``folder``."""
-    folder: FileName = ""
-    notes: tuple[Prose, ...] = ()
+    folder: c.FileName = ""
+    notes: tuple[c.Prose, ...] = ()
 
 
 class BenchSide(Record, frozen=True, kw_only=True):
     """One of two things that took turns on a GPU."""
 
-    what: Prose
-    median_ns: NonNegative
-    n: NonNegative
+    what: c.Prose
+    median_ns: c.NonNegative
+    n: c.NonNegative
 
 
 class BenchCheck(Record, frozen=True, kw_only=True):
     """Outputs on a GPU that were held against what they are to be."""
 
-    what: Prose
+    what: c.Prose
     """A variant alone, beside float64; or the engine with it, beside the one without, on some inputs."""
     ok: bool
     worst: float | None = None
     """Largest error over what is allowed; None where none is told."""
-    reason: Prose = ""
+    reason: c.Prose = ""
 
 
 class PluginBench(Record, frozen=True, kw_only=True):
     """A kernel and an engine with it, measured on a GPU: the document of `trtprof plugin bench`."""
 
     schema_version: int
-    name: Safe
-    layer: LayerName = ""
-    gpu: Safe
-    created: Safe
+    name: c.Safe
+    layer: c.LayerName = ""
+    gpu: c.Safe
+    created: c.Safe
     verdict: Literal["faster", "slower", "inconclusive", "incorrect"]
     """Of the engine with the plugin beside the one without."""
-    why: Prose
-    doubts: tuple[Prose, ...] = ()
+    why: c.Prose
+    doubts: tuple[c.Prose, ...] = ()
     checks: tuple[BenchCheck, ...] = ()
     tactic: int = 0
     """The variant that was timed: the fastest alone; 0 where none was."""
-    raced_ns: dict[Safe, NonNegative] = {}
+    raced_ns: dict[c.Safe, c.NonNegative] = {}
     """Median of each variant in the race, by its label."""
     alone: BenchSide | None = None
     """The kernel, with cold inputs."""
     kernel: tuple[BenchSide, BenchSide] | None = None
     """Rival and kernel alone: products of a library, or the present kernels by the run, which took no turns
     (``n`` 0)."""
-    kernel_gain: Interval | None = None
+    kernel_gain: c.Interval | None = None
     """Of the kernel over the rival, where both took turns: times before over after."""
     worst: float | None = None
     """Largest error of an output of the kernel alone, over what is allowed."""
-    bandwidth: Fraction | None = None
+    bandwidth: c.Fraction | None = None
     """Of what the GPU was measured to reach."""
-    sol_ns: NonNegative | None = None
+    sol_ns: c.NonNegative | None = None
     """Speed of light: no correct kernel takes less where its inputs are not in a cache."""
     score: float | None = None
     """1 / (1 + (Tk - Tsol) / (Tb - Tsol)): 0.5 is as fast as the rival, 1 the speed of light."""
     engine: tuple[BenchSide, BenchSide] | None = None
     """The engine without the plugin and with it."""
-    engine_gain: Interval | None = None
-    clocks_mhz: tuple[NonNegative, ...] = ()
+    engine_gain: c.Interval | None = None
+    clocks_mhz: tuple[c.NonNegative, ...] = ()
     """Of the SMs while the kernel was timed: least, median, most."""
-    versions: dict[Safe, Safe] = {}
-    notes: tuple[Prose, ...] = ()
+    versions: dict[c.Safe, c.Safe] = {}
+    notes: tuple[c.Prose, ...] = ()
 
 
 class PluginBenches(Record, frozen=True, kw_only=True):

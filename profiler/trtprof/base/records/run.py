@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from trtprof.base.records import common as c
 from trtprof.base.records.capture import ClockSummary, Coverage, Device, Latency, Match, ModeTimes, TensorCheck
-from trtprof.base.records.common import (
-    Command,
-    GraphName,
-    KernelName,
-    LayerName,
-    NodeName,
-    NonNegative,
-    OpName,
-    OwnName,
-    Prose,
-    Record,
-    Safe,
-    Tag,
-    TensorName,
-)
+from trtprof.base.records.common import Record
 from trtprof.base.records.engine import Backend, EngineFacts, PlanSummary
 from trtprof.base.records.estimate import Ceilings, Corrected
 from trtprof.base.records.findings import Confirmation, Finding, LayerResult, LedgerRow, PluginCandidate, Unsupported
@@ -29,15 +16,15 @@ from trtprof.base.records.model import ModelInfo
 class NodeResult(Record, frozen=True, kw_only=True):
     """An ONNX node with its work and its fate. Time belongs to layers and is never split."""
 
-    name: NodeName
-    op_type: OpName
-    graph: GraphName
-    fate: Safe
-    layers: tuple[LayerName, ...]
-    flops: NonNegative | None
-    bytes: NonNegative | None
-    reason: Prose = ""
-    attributes: dict[Safe, Prose] = {}
+    name: c.NodeName
+    op_type: c.OpName
+    graph: c.GraphName
+    fate: c.Safe
+    layers: tuple[c.LayerName, ...]
+    flops: c.NonNegative | None
+    bytes: c.NonNegative | None
+    reason: c.Prose = ""
+    attributes: dict[c.Safe, c.Prose] = {}
     """As the model has them, each in a few words; tensors and subgraphs are left out."""
 
 
@@ -49,14 +36,14 @@ class Timeline(Record, frozen=True, kw_only=True):
     places in ``lanes``, ``layers`` and ``names``; ``layer`` is -1 where the event was led to no layer.
     """
 
-    iteration: NonNegative
+    iteration: c.NonNegative
     """Which of the profiled inferences it is."""
-    duration_ns: NonNegative
+    duration_ns: c.NonNegative
     """From the first event to the end of the last."""
     lanes: tuple[TimelineLane, ...]
-    layers: tuple[LayerName, ...]
+    layers: tuple[c.LayerName, ...]
     """Names of `Run.layers`."""
-    names: tuple[KernelName, ...]
+    names: tuple[c.KernelName, ...]
     """Of kernels, copies, calls of the host."""
     lane: tuple[int, ...]
     layer: tuple[int, ...]
@@ -64,7 +51,7 @@ class Timeline(Record, frozen=True, kw_only=True):
     start_ns: tuple[int, ...]
     """From the first event of the inference on."""
     dur_ns: tuple[int, ...]
-    note: Prose = ""
+    note: c.Prose = ""
     """In words, how it was chosen, and what was left out."""
 
 
@@ -74,9 +61,9 @@ class TimelineLane(Record, frozen=True, kw_only=True):
     ``depth`` counts lanes of the same name: 1 is for what runs inside events of 0, as the kernels of a loop do.
     """
 
-    name: Prose
+    name: c.Prose
     kind: Literal["kernels", "copies", "host"]
-    depth: NonNegative = 0
+    depth: c.NonNegative = 0
 
 
 class RunGraph(Record, frozen=True, kw_only=True):
@@ -88,15 +75,15 @@ class RunGraph(Record, frozen=True, kw_only=True):
     earlier versions. ``node_from`` and ``node_to`` are places in `Run.nodes`.
     """
 
-    layers: tuple[LayerName, ...]
+    layers: tuple[c.LayerName, ...]
     """Names of layers in execution order: those of `Run.layers`, and others that took no time."""
     layer_from: tuple[int, ...] = ()
     layer_to: tuple[int, ...] = ()
-    tensor: tuple[TensorName, ...] = ()
+    tensor: tuple[c.TensorName, ...] = ()
     nbytes: tuple[int, ...] = ()
     node_from: tuple[int, ...] = ()
     node_to: tuple[int, ...] = ()
-    dtype: tuple[Safe, ...] = ()
+    dtype: tuple[c.Safe, ...] = ()
 
 
 class RunMemory(Record, frozen=True, kw_only=True):
@@ -107,16 +94,16 @@ class RunMemory(Record, frozen=True, kw_only=True):
     the last time (the last layer for an output of the model).
     """
 
-    live: tuple[NonNegative, ...]
+    live: tuple[c.NonNegative, ...]
     """Bytes while each layer of `RunGraph.layers` runs: what it reads and writes, and what is kept for later."""
-    peak_bytes: NonNegative
-    peak_at: NonNegative
+    peak_bytes: c.NonNegative
+    peak_at: c.NonNegative
     """Place in ``live`` where that is first reached."""
-    tensor: tuple[TensorName, ...] = ()
-    nbytes: tuple[NonNegative, ...] = ()
-    first: tuple[NonNegative, ...] = ()
-    last: tuple[NonNegative, ...] = ()
-    unknown: NonNegative = 0
+    tensor: tuple[c.TensorName, ...] = ()
+    nbytes: tuple[c.NonNegative, ...] = ()
+    first: tuple[c.NonNegative, ...] = ()
+    last: tuple[c.NonNegative, ...] = ()
+    unknown: c.NonNegative = 0
     """Tensors whose size is not known: they are left out, so that all this is a lower bound."""
 
 
@@ -127,19 +114,19 @@ class Run(Record, frozen=True, kw_only=True):
     model: ModelInfo
     backend: Backend
     device: Device
-    versions: dict[Prose, Safe]
+    versions: dict[c.Prose, c.Safe]
     ceilings: Ceilings
     latency: Latency
     profiled: Latency
     coverage: Coverage
-    verdict: Prose
+    verdict: c.Prose
     ledger: tuple[LedgerRow, ...]
     layers: tuple[LayerResult, ...]
     """Ranked by time lost, largest first."""
     nodes: tuple[NodeResult, ...]
     findings: tuple[Finding, ...]
     unsupported: tuple[Unsupported, ...]
-    captured_ns: NonNegative
+    captured_ns: c.NonNegative
     """Kernel time of all profiled iterations, matched plus unmatched, to the ns; of a profile that has only the
     times of layers (`Capture` is not there), that of one inference."""
     speed: float = 1.0
@@ -150,19 +137,19 @@ class Run(Record, frozen=True, kw_only=True):
     """Of a TensorRT engine, with the measured times."""
     candidates: tuple[PluginCandidate, ...] = ()
     """Layers for which a hand-written kernel was weighed, most net gain first."""
-    no_candidates: Prose = ""
+    no_candidates: c.Prose = ""
     """Why none was weighed, in words; empty where one was."""
     modes: tuple[ModeTimes, ...] = ()
     """Of a run on a GPU: its times without and with a CUDA graph, apart from copies."""
     checks: tuple[TensorCheck, ...] = ()
     """Outputs held against ONNX Runtime's (``--verify``), the worst first."""
-    assumptions: tuple[Prose, ...] = ()
-    lacking: tuple[Prose, ...] = ()
+    assumptions: tuple[c.Prose, ...] = ()
+    lacking: tuple[c.Prose, ...] = ()
     """What makes the result less sure, each in a few words."""
     corrected: Corrected | None = None
     """What its expectations are corrected by; None where they are those of others alone."""
-    created: Safe = ""
-    command: Command = ""
+    created: c.Safe = ""
+    command: c.Command = ""
     """What runs the same again; empty where nobody typed it."""
     clocks: ClockSummary | None = None
     """Of a GPU, while the latency was measured; None where nobody looked, as for files made elsewhere."""
@@ -175,10 +162,10 @@ class Run(Record, frozen=True, kw_only=True):
     graph: RunGraph | None = None
     memory: RunMemory | None = None
     """Who reads what from whom; None where neither a plan nor a model tells."""
-    own_names: dict[OwnName, Literal["tensor", "dim", "op", "node"]] = {}
+    own_names: dict[c.OwnName, Literal["tensor", "dim", "op", "node"]] = {}
     """Names that its sentences hold, or its op types, and no other field is for, with what they name: of tensors,
     dimensions, custom ops. Who shows the run without names takes these out, too."""
-    tags: tuple[Tag, ...] = ()
+    tags: tuple[c.Tag, ...] = ()
     """What its owner calls it: words to find it by, kept beside the run and no part of its result."""
 
     @property
