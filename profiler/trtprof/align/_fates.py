@@ -13,8 +13,7 @@ SHAPE_OPS = frozenset(
      "Identity", "ReduceProd", "Transpose", "Split"}
 )  # fmt: skip
 PASS_THROUGH = frozenset({"Identity", "Dropout", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
-INTEGER = ("int", "uint", "bool")
-"""How the names of dtypes begin that shapes and their tests have."""
+INTEGER = ("int", "uint", "bool")  # How the names of dtypes begin that shapes and their tests have
 
 
 def is_shape_arithmetic(node: Node) -> bool:

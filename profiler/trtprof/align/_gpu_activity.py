@@ -26,14 +26,9 @@ def activity(
     """What the GPU did in each iteration.
 
     ``end_ns - start_ns`` of a row is ``kernel_ns - overlap_ns + copy_ns + gap_inside_ns + gap_between_ns +
-    gap_host_ns`` where one device works; several devices are added up.
-
-    Args:
-        iteration: int32 ``[work]``; -1 for none.
-        layer: int32 ``[work]``; -1 for none.
-        counted: bool ``[work]``: kernels, and copies and memsets that a layer launched.
-        launch: int32 ``[work]``: the call that launched it, below 0 where unknown.
-        returned: int64 ``[calls]``: when each call returned.
+    gap_host_ns`` where one device works; several devices are added up. ``iteration`` and ``layer`` are int32
+    ``[work]``, -1 for none; ``launch`` is the call that launched it, below 0 where unknown; ``returned`` is int64
+    ``[calls]``.
     """
     import pandas as pd
 

@@ -17,8 +17,7 @@ _NUMBER = re.compile(r"[\s#:=_.,/\-\[(]*\d+[\s\])]*$")
 _MOST_DEPTHS = 8
 _RARE_NAMES = 64
 """Names that are tried for a period, the rarest first: a kernel that runs once in each repeat tells it at once."""
-_FEW, _MOST_TIMES = 4, 64
-"""Of so few names it is tried whether they come so many times in each repeat."""
+_FEW, _MOST_TIMES = 4, 64  # Of so few names it is tried whether they come so many times in each repeat
 
 
 class Iterations(NamedTuple):
@@ -69,10 +68,8 @@ def find_iterations(
 ) -> Iterations:
     """Divide the work into inferences.
 
-    Args:
-        marks: Name of the NVTX ranges that hold one iteration each, with or without a number at its end; None to take
-            those of TensorRT and launches of CUDA graphs, else ranges that come again, else the sequence of the
-            kernels.
+    ``marks`` names the NVTX ranges that hold one each, with or without a number at the end; None takes those of
+    TensorRT and launches of CUDA graphs, else ranges that come again, else the sequence of the kernels.
     """
     kernels = work.kind == KERNEL
     if marks is not None:
@@ -225,12 +222,10 @@ def run_numbers(first: Ints, length: int) -> Codes:
 
 
 def period_starts(names: Codes, start: Ints, end: Ints) -> Ints:
-    """Where the repeats of a sequence begin; the first is always at 0.
+    """Where the repeats of a sequence of kernels (names, ns) begin; the first is always at 0.
 
-    Args:
-        names: int32 ``[kernels]``, in order.
-        start: int64 ``[kernels]``, ns.
-        end: int64 ``[kernels]``, ns.
+    What lies between two repeats is a part of its own. A sequence that may be cut anywhere is cut at the longest idle
+    time.
     """
     length = len(names)
     period = _period(names)

@@ -13,8 +13,7 @@ from trtprof.base.nested_ranges import finder
 if TYPE_CHECKING:
     import pandas as pd
 
-MISSING, AMBIGUOUS = -1, -2
-"""In place of a row: there is none, or there are several that cannot be told apart."""
+MISSING, AMBIGUOUS = -1, -2  # In place of a row: there is none, or there are several that cannot be told apart
 
 _CORRELATION_BITS = 40
 
@@ -27,9 +26,10 @@ class Launches(NamedTuple):
 
 
 def find_launches(work: pd.DataFrame, launches: pd.DataFrame) -> Launches:
-    """Join work to API calls by process and correlation id.
+    """Join work to API calls by process and correlation id; the id 0 stands for none.
 
-    The id 0 stands for none.
+    A call that another call with the same id holds, on the same thread, is part of it; others that share an id are
+    `AMBIGUOUS`.
     """
     sought, offered = _keys(work, launches)
     starts = integers(launches["start_ns"])

@@ -16,8 +16,7 @@ _RUN = re.compile(r"(?:nvinfer1::)?I?ExecutionContext::\w+")
 _COUNTERS = re.compile(r", (?:op_id|seq) = \d+")
 _WHOLE_GRAPH = re.compile(r"myelinGraph(?:Execute|Load|Unload)\w*")
 
-OTHER, TENSORRT, MYELIN = 0, 1, 2
-"""Whose NVTX domain it is."""
+OTHER, TENSORRT, MYELIN = 0, 1, 2  # Whose NVTX domain it is
 
 # What follows a TacticName in the name of a kernel, as seen in real captures: `_execute_kernel_trt`,
 # `_execute_split_k_kernel__5x_cublas`, `_kernel_0_kernel_trt`, `_fused`.
@@ -76,11 +75,7 @@ class LayerNames:
             self._clean[_CONTROL.sub("", bare)].append(index)
 
     def find(self, name: str, domain: int, profile: int) -> tuple[int, ...]:
-        """Layers that a range of this name may stand for, in plan order.
-
-        Args:
-            domain: `domain_kind` of its domain: Myelin drops the end ``_myl0_15`` of its layers' names.
-        """
+        """Layers that a range of this name may stand for, in plan order: Myelin drops the end ``_myl0_15`` of names."""
         bare = _PROFILE.sub("", name)
         mark = _PROFILE.search(name)
         lookups = [(self._full, name), (self._bare, bare), (self._clean, _CONTROL.sub("", bare))]
@@ -111,11 +106,7 @@ class Tactics:
         return bool(self._layers)
 
     def find(self, name: str, short_name: str, profile: int | None = None) -> tuple[int, ...]:
-        """Layers whose tactic a kernel of this name is, in plan order; those of a profile where some are.
-
-        Args:
-            profile: Optimisation profile; None for all.
-        """
+        """Layers whose tactic a kernel of this name is, in plan order; those of a profile (None: all) if any."""
         for known in (name, short_name, *_functions(name)):
             hits = self._layers.get(known) or self._stripped(known)
             if hits:
@@ -139,11 +130,7 @@ def _functions(name: str) -> Iterable[str]:
 def running_profile(
     layers: Sequence[MatchedLayer], ranges: Iterable[str], kernels: Iterable[tuple[str, str]]
 ) -> tuple[int, str]:
-    """The optimisation profile that ran, where the plan has several, and how that is known.
-
-    Returns:
-        Its index, and the evidence in words: empty where the plan has one profile.
-    """
+    """Index of the optimisation profile that ran, and the evidence in words: empty where the plan has one profile."""
     known = sorted({layer.layer.profile for layer in layers})
     if len(known) < 2:
         return known[0] if known else 0, ""

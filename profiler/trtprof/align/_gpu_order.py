@@ -1,8 +1,4 @@
-"""Kernels told by their place: what ran before and after them in the same inference.
-
-Inferences are alike, so each kind of them is looked at once: kernels in the order of their streams, with the layers
-that are known already. What is found for one holds for all of its kind.
-"""
+"""Kernels told by their place: what ran before and after them; each kind of inference is looked at once."""
 
 from __future__ import annotations
 
@@ -23,10 +19,8 @@ SAME_TACTIC, COUNTERPART, BETWEEN, HELPER = range(1, 5)
 # Why it was not.
 UNNAMED, TACTIC_COUNT, TOO_MANY, TOO_FEW, NO_ANCHOR, UNORDERED = range(6)
 
-_MOST_ROWS = 50_000
-"""An iteration of more kernels than this is none: nothing was found that comes again."""
-_SPLIT_K = "splitKreduce"
-"""A reduction that adds up what the product right before it left: it belongs to that layer."""
+_MOST_ROWS = 50_000  # An iteration of more kernels than this is none: nothing was found that comes again
+_SPLIT_K = "splitKreduce"  # A reduction that adds up what the product right before it left: it belongs to that layer
 
 
 Ends = Literal["closed", "cyclic", "open"]
@@ -71,15 +65,12 @@ def place_kernels(
     ends: Ends,
     in_order: bool,
 ) -> Placed:
-    """Find layers for the work that has none yet.
+    """Find layers for the work that has none yet; arrays are by row of work, -1 for none.
 
     Args:
-        iteration: int32 ``[work]``; -1 for none.
-        layer: int32 ``[work]``: what is known already, -1 where nothing is.
-        group: int32 ``[work]``: where the range of a kernel has a name that several layers share, their group.
+        group: Where the range of a kernel has a name that several layers share, their group.
         launched: Of rows, what the kernels of one iteration are ordered by over streams.
-        copies: bool ``[work]``: copies and memsets that may be what a layer does.
-        layers: Of the plan, in execution order.
+        copies: Copies and memsets that may be what a layer does.
         candidates: Layers that a kernel may belong to, by its name and group; empty where neither tells.
         ends: What is before and behind an iteration. ``closed``: nothing of it, so its ends are anchors, too.
             ``cyclic``: the same again, from where it was cut. ``open``: nobody knows.
@@ -147,7 +138,7 @@ def _shapes(
     launched: Launched,
     rank: Codes,
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.uint64]]:
-    """Iterations by what counts for their order."""
+    """Rows by iteration, stream and start; rows of each iteration; and a number that is equal for alike iterations."""
     rows = rows[np.lexsort((work.start[rows], work.queue[rows], iteration[rows]))]
     number = iteration[rows]
     first = runs(number)

@@ -65,8 +65,7 @@ def read_ranges(frame: pd.DataFrame) -> Ranges:
 def nest(ranges: Ranges, chosen: Codes) -> tuple[NestedRanges, Codes]:
     """Some of the ranges ready to be looked up, and these rows in the order that the look-up names them by.
 
-    The order of the rows does not matter: of ranges with the same thread, start and end the outer one is that
-    of the domain, then the name, which comes first in the alphabet.
+    Of ranges with the same thread, start and end the outer one is that of the domain, then the name, that sorts first.
     """
     nested = NestedRanges(ranges.tid[chosen], ranges.start[chosen], ranges.end[chosen])
     inner = np.flatnonzero(nested.parents >= 0)
@@ -86,12 +85,7 @@ class Located(NamedTuple):
 
 
 class LayerRanges:
-    """The ranges that stand for layers.
-
-    Attributes:
-        groups: Layers that share the name of a range: the first group is written -2, the next -3 and so on.
-        unknown: Names of ranges of TensorRT that are of no layer.
-    """
+    """The ranges that stand for layers; the first of ``groups`` that share a name is written -2, the next -3."""
 
     def __init__(
         self, ranges: Ranges, find: Callable[[str, int], tuple[int, ...]], inferences: tuple[NestedRanges, Codes]
@@ -142,11 +136,7 @@ class LayerRanges:
         return len(self._rows) > 0
 
     def locate(self, tids: Ints, starts: Ints, chosen: Codes) -> Located:
-        """The innermost of these ranges around each moment.
-
-        Args:
-            starts: Their times, ns.
-        """
+        """The innermost of these ranges around each moment (thread, ns)."""
         found = Located(*(np.full(len(chosen), NO_LAYER, dtype=np.int32) for _ in range(3)))
         part = np.empty(len(chosen), dtype=np.int32)
         for piece in pieces(len(chosen)):

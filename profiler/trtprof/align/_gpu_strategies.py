@@ -93,20 +93,8 @@ _LATER = {
 class Attribution:
     """The work of a capture, and what the strategies found of each row.
 
-    Attributes:
-        work: What ran.
-        kernel: bool ``[work]``.
-        host: How it was launched.
-        launches: The same, with launches that cannot be trusted.
-        iterations: Which inference it belongs to.
-        layers: Those given, or one for each NVTX range that launched something.
-        from_ranges: Whether the layers were made from ranges.
-        tactics: Their tactics.
-        layer: int32 ``[work]``; place in ``layers``, -1 for none.
-        how: int8 ``[work]``; place in `HOWS`.
-        cause: int8 ``[work]``; why launch and graph node told nothing.
-        later: int8 ``[work]``; why the order told nothing.
-        notes: What was odd, in words.
+    ``layer`` is the place in ``layers``, -1 for none; ``how`` that in `HOWS`; ``cause`` says why launch and graph node
+    told nothing, and ``later`` why the order did not.
     """
 
     def __init__(
@@ -214,7 +202,7 @@ class Attribution:
         self.how[rows[known]] = how[known]
 
     def _shared(self, rows: Codes, group: Codes, place: Codes, turn: Codes) -> tuple[Codes, Bools]:
-        """Of layers that share the name of a range, the one whose tactic a kernel of the range is; else in turn."""
+        """Of layers that share a range's name the one whose tactic a kernel is, else in turn; and which of the two."""
         pairs = (-group.astype(np.int64) << 32) + self.work.name[rows]
         different, inverse = np.unique(pairs, return_inverse=True)
         votes = np.full(len(different), NO_LAYER, dtype=np.int32)

@@ -1,7 +1,7 @@
 """The ONNX nodes as one graph: who makes and who reads each tensor, across subgraphs.
 
-Tensors are known by the graph in which their maker runs, because two branches of an If may use the
-same names. A branch whose If is decided before the run counts as part of the graph around it.
+Tensors are known by the graph in which their maker runs: branches of an If may use the same names. A branch whose If is
+decided before the run counts as part of the graph around it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,8 @@ def present(tensors: Iterable[Tensor | None]) -> Iterator[Tensor]:
 class SourceGraph:
     """Makers and readers of every ONNX tensor, and which tensors must hold the same values.
 
-    Args:
-        nodes: All nodes, outer before inner, each graph in its order.
-        running: Names of the If nodes that the engine runs as such; another If was decided before.
-        engine_names: Names of layers and tensors of the engine, to tell which branch it took.
-
-    Attributes:
-        never: Paths of the subgraphs that never run: branches that were decided against.
-        inlined: Names of the If nodes whose branch runs in their place.
-        makes: Node -> the tensors that it makes, those omitted left out.
-        reads: Node -> the tensors that it reads, those that are constant left out.
+    ``running`` are the If nodes that the engine runs as such; ``engine_names`` tell which branch it took of another.
+    ``never`` are paths of subgraphs that never run, ``inlined`` the If nodes whose branch runs in their place.
     """
 
     def __init__(self, nodes: Sequence[Node], running: Collection[str], engine_names: Collection[str]) -> None:
@@ -181,9 +173,9 @@ class SourceGraph:
     def classes(self, *, strict: bool, fills_alike: bool = False) -> dict[Key, int]:
         """Tensors of one class are made in the same way from the same tensors.
 
-        The others take constants of one shape and type for the same, because weights are not read: they may hold the
-        same values. Between the two are strict classes with ``fills_alike``: only what a ConstantOfShape fills is taken
-        for the same, whose value is not read either.
+        Strict classes hold the same values for sure; the others take constants of one shape and type for the same,
+        because weights are not read. With ``fills_alike`` strict ones take what a ConstantOfShape fills for the same,
+        too.
         """
         owners = {path.rpartition("/")[0] for path in self._place if path}
         numbers: dict[Hashable, int] = {}

@@ -16,22 +16,14 @@ from trtprof.base.records import Node, NodeFate, PlanLayer, PlanTensor, Tensor
 _READERS_JOB = frozenset({"DequantizeLinear", "Pad", "Expand", "Tile", "Slice", "Split", "Gather"})
 """Ops that a backend does while it reads, where it does them within another layer."""
 _SCALES = frozenset({"BatchNormalization", "Mul", "Add", "Sub", "Div"})
-_MOST_LAYERS = 16
-"""At most as many layers are kept in mind on one side of a node."""
+_MOST_LAYERS = 16  # At most as many layers are kept in mind on one side of a node
 
 
 class Leftovers:
     """Fates of the nodes that have no layer yet; nodes that a layer takes in on the way become its own.
 
-    Args:
-        layers: Of the plan.
-        model: The model, with the nodes that layers own.
-        tensors: Of the plan.
-        names_only: Of the layers nothing but the names is known: no layer takes in what none names, unless it lies
-            between nodes of one layer or folds into its weights.
-
-    Attributes:
-        absorbed: By layer, what was taken in: a node, whether that is more than a guess, and why.
+    With ``names_only`` no layer takes in what none names, unless it lies between nodes of one layer or folds into
+    weights. ``absorbed`` has by layer what it took in: a node, whether that is more than a guess, and why.
     """
 
     def __init__(

@@ -17,10 +17,8 @@ _CLONE = re.compile(r"(?:_clone_\d+| copy)$")
 _RENUMBERED = re.compile(r"\.\d+(?:_\d+)?$")
 _TYPE_AND_PLACE = re.compile(r"([A-Za-z]\w*)_(\d+)$")
 _INTERNAL = re.compile(r"^__mye\d+")
-_UNNAMED = "node_of_"
-"""What the ONNX parser calls a node without a name, before the name of its first output."""
-_JOINTS = (" + ", " || ", ", ")
-"""What a node's own name may hold, though names of layers are split there."""
+_UNNAMED = "node_of_"  # What the ONNX parser calls a node without a name, before the name of its first output
+_JOINTS = (" + ", " || ", ", ")  # What a node's own name may hold, though names of layers are split there
 _MOST_PARTS = 6
 _MOST_TRIMS = 8
 _MOST_OF_ONE_NAME = 16
@@ -162,8 +160,8 @@ class Lookup:
     def near(self, tensor: str) -> Node | None:
         """The node that the name of an internal tensor points at: it makes it, reads it, or holds it inside.
 
-        TensorRT calls results of its own layers after them (``/lstm/LSTM_0_output``), and Myelin calls copies
-        of what a node *reads* after what the node makes: ``y.1_15_myl0`` is an input of the node that makes ``y``.
+        TensorRT calls results after layers (``/lstm/LSTM_0_output``), Myelin copies of what a node *reads* after what
+        it makes: ``y.1_15_myl0``.
         """
         text = _MYELIN.sub("", _PROFILE.sub("", tensor)).rpartition("^")[2]
         text = _INTERNAL.sub("", text)

@@ -22,19 +22,10 @@ class Region(NamedTuple):
 
 
 class Model:
-    """The graph of the model while a plan is matched to it.
+    """The graph of the model while a plan is matched to it; without ``outputs`` what nobody reads is taken for one.
 
-    Args:
-        nodes: Of the model.
-        plan: The plan.
-        outputs: Names of the model's outputs; where none are given, what nobody reads is taken for one.
-
-    Attributes:
-        before: Node -> the nodes whose results it reads, those that are constant left out.
-        after: Node -> the nodes that read its results.
-        owners: Node -> the positions of the layers that compute it.
-        parts: By layer, the nodes that it computes.
-        shapes: Nodes that compute nothing but shapes, from shapes.
+    ``before`` and ``after`` are neighbours by node, ``owners`` positions of the layers that compute it, ``parts`` the
+    nodes by layer; ``shapes`` compute nothing but shapes, from shapes.
     """
 
     def __init__(self, nodes: Sequence[Node], plan: Plan, outputs: Collection[str]) -> None:

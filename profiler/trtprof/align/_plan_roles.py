@@ -21,10 +21,7 @@ _MOVES = frozenset(
 
 
 def own_role(layer: PlanLayer) -> tuple[PlanRole, str]:
-    """The role that shows in the layer alone, and why; ``compute`` and nothing where none does.
-
-    A ``Reformat`` that quantises is a layout layer, too: it moves one tensor and changes its dtype.
-    """
+    """The role that shows in the layer alone, and why; a ``Reformat`` that quantises is layout, too."""
     kind = layer.kind.casefold()
     if kind in _SYNC:
         event = layer.attributes.get("EventId")
@@ -68,10 +65,7 @@ def is_copy(layer: PlanLayer) -> bool:
 
 
 def in_order(tensor: PlanTensor) -> bool | None:
-    """Whether the dimensions lie in memory in the order that they are listed in; None where that is not told.
-
-    Channels that lie last (``NHWC``) are a format of the engine, not an order that the model asks for.
-    """
+    """Whether dimensions lie in memory in their order (``NHWC`` is a format, so True); None where not told."""
     if tensor.strides is None or tensor.dims is None or "hannel major" in tensor.format:
         return None
     steps = [stride for stride, dim in zip(tensor.strides, tensor.dims, strict=False) if dim != 1]

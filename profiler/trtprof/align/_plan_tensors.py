@@ -10,22 +10,13 @@ from trtprof.align._plan_model import Model
 from trtprof.base.records import Node, PlanLayer
 
 _MOST_HOPS = 8
-_MOST_BESIDE = 64
-"""Copies in a row, and layers at one tensor, that are followed."""
+_MOST_BESIDE = 64  # Copies in a row, and layers at one tensor, that are followed
 
 
 class PlanTensors:
-    """Makers and readers of the tensors of a plan.
+    """Makers and readers of the tensors of a plan, as positions of layers: several makers where each writes a part.
 
-    Args:
-        layers: Of the plan.
-        copies: Positions of the layers that only bring a tensor into another order, dtype or place.
-        model: The model.
-
-    Attributes:
-        makers: Tensor -> positions of the layers that write it: several ones where each writes a part.
-        readers: Tensor -> positions of the layers that read it.
-        holds: Tensor -> the ONNX tensor that it is, by its name or by what was copied to or from it.
+    ``copies`` only bring a tensor into another order, dtype or place; ``holds`` is the ONNX tensor that a tensor is.
     """
 
     def __init__(self, layers: Sequence[PlanLayer], copies: Collection[int], model: Model) -> None:
@@ -56,11 +47,7 @@ class PlanTensors:
             self.holds.setdefault(other, self.holds[known])
 
     def written_in_parts(self, node: Node, makers: Iterable[int]) -> str:
-        """The tensor of the plan into which several layers write the inputs of a Concat.
-
-        Args:
-            node: The Concat; ``""`` comes back for any other node.
-        """
+        """The tensor of the plan into which several layers write the inputs of a Concat; ``""`` for any other node."""
         if node.op.op_type == "Concat":
             for index in makers:
                 for tensor in self.layers[index].outputs:

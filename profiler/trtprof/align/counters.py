@@ -1,8 +1,7 @@
 """Counters of single launches led to the layers of a run: by the names of kernels, their geometry, and their order.
 
-Neither the launches of a capture and of ncu, nor the names that the two print, are the same: a name is compared as it
-stands, then without what compilers and demanglers write differently (spaces, the result type, the parameters), then by
-the function alone, then by the tactic that a plan names, with which names of kernels begin.
+Names differ between a capture and ncu: each is compared as it stands, then without what compilers and demanglers write
+differently, then by the function alone, then by the tactic, with which names of kernels begin.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from trtprof.base.records import LayerResult, MatchConfidence
 from trtprof.base.units import format_names
 from trtprof.kernel_names import mangled, symbols
 
-_TACTIC = 12
-"""Least characters of a tactic that a name may begin with."""
+_TACTIC = 12  # Least characters of a tactic that a name may begin with
 
 
 class CounterAlignment(NamedTuple):
@@ -47,15 +45,11 @@ _WORST: Mapping[MatchConfidence, int] = {"exact": 0, "inferred": 1, "none": 2}
 def align_counters(
     launches: Sequence[KernelCounters], layers: Sequence[LayerResult], *, inferences: int = 0, order: Sequence[str] = ()
 ) -> CounterAlignment:
-    """Lead launches to layers.
+    """Lead launches, in their order, to layers.
 
-    Of one that several run, thread blocks and threads may tell them apart; else the launches are dealt out in the order
-    of the layers, where their number fits whole inferences.
-
-    Args:
-        launches: In the order in which they were made.
-        inferences: How many the kernels of the layers were captured of; 0 where they are those of one.
-        order: Names of the layers in execution order; without it launches are not dealt out.
+    A name that one layer alone runs is that layer's. Of one that several run, blocks and threads may tell them apart;
+    else launches are dealt out in the execution ``order`` of the layers, where their number fits whole inferences. The
+    kernels of the layers are of so many ``inferences``; 0 for one.
     """
     candidates = [
         _Candidate(at, kernel, max(round(count / max(inferences, 1)), 1), blocks, threads)

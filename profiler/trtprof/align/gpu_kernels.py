@@ -122,17 +122,10 @@ def align_trace(
     iteration_range: str | None = None,
     reference: Sequence[tuple[str, int]] = (),
 ) -> TraceAlignment:
-    """Lead every kernel of a capture back to at most one layer.
+    """Lead every kernel of a capture back to at most one layer: matches and unattributed sum to captured_ns, to the ns.
 
-    Args:
-        trace: The capture. The order of its rows does not matter.
-        layers: Layers of the plan that ran, in execution order; None to take them from the NVTX ranges.
-        device: The GPU to look at; None for all that worked.
-        iteration_range: Name of the NVTX ranges that hold one iteration each, with or without a number at the end; None
-            to find iterations by TensorRT's own ranges, launches of CUDA graphs, or what comes again.
-
-    Returns:
-        Matches by layer. ``sum(match.total_ns) == captured_ns`` over all of them and the unattributed, to the ns.
+    ``layers`` are in execution order; None takes them from the NVTX ranges. ``iteration_range`` is as ``marks`` of
+    `find_iterations`. ``reference`` is the ``pattern`` of another capture of the same plan, such as an eager run.
     """
     work = read_work(trace.work, device)
     _check(trace, work, device)

@@ -38,8 +38,7 @@ from trtprof.base.records import Coverage, Match, MatchConfidence, MatchedLayer,
 if TYPE_CHECKING:
     import pandas as pd
 
-_COMMON = 0.95
-"""Share of the kernel time from which a number that counts are multiples of is worth a hint."""
+_COMMON = 0.95  # Share of the kernel time from which a number that counts are multiples of is worth a hint
 
 _IN_RANGE = "launched in the layer's NVTX range"
 _SHARED_TACTIC = "launched in an NVTX range that several layers share, with the tactic of this one"
@@ -111,18 +110,12 @@ _Find = Callable[[str, int], tuple[int, ...]]
 
 
 def align_sums(sums: pd.DataFrame, layers: Sequence[MatchedLayer] | None, runs: Sequence[int] = ()) -> SumsAlignment:
-    """Lead sums of kernels back to layers.
+    """Lead sums of kernels back to layers: matches and unattributed sum to captured_ns, to the ns.
 
-    Args:
-        sums: A row a sum, with ``name`` of the kernel, ``count``, ``total_ns`` and ``median_ns`` (NaN where it is not
-            known); ``grid`` and ``block`` where rows are told apart by them; ``range`` (``domain:name``, empty for
-            outside of all), ``style``, ``pid``, ``tid`` and ``range_count`` where they are by NVTX range. Then a kernel
-            counts for each range around its launch.
-        layers: Layers of the plan that ran, in execution order; None to take them from the NVTX ranges, or from the
-            kernels where there are no ranges.
-
-    Returns:
-        Matches by layer. ``sum(match.total_ns) == captured_ns`` over all of them and the unattributed, to the ns.
+    ``sums`` has a row a sum: ``name``, ``count``, ``total_ns``, ``median_ns`` (NaN where not known); ``grid`` and
+    ``block`` where rows are told apart by them; by NVTX range also ``range`` (``domain:name``, empty for outside of
+    all), ``style``, ``pid``, ``tid`` and ``range_count``: then a kernel counts for each range around its launch.
+    ``layers`` are in execution order; None takes them from the ranges, else from the kernels.
     """
     rows = _read(sums)
     return _Sums(rows, layers, runs, by_range="range" in sums.columns).result()

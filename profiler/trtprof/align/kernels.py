@@ -29,11 +29,7 @@ class Alignment(NamedTuple):
 
 
 def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns: int) -> Alignment:
-    """Attribute every row of the kernel table to at most one layer, by the layer name it carries.
-
-    Returns:
-        Matches by layer. ``sum(match.total_ns) == captured_ns`` over all of them, to the ns.
-    """
+    """Attribute each row (`records.KERNEL_COLUMNS`) to the layer that it names; all matches sum to captured_ns."""
     if kernels.empty:
         raise CaptureError(
             "the profile holds no kernels", why="no node ran between start and end of the profile",
@@ -84,7 +80,7 @@ def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns:
 
 
 def _of_inferences(kernels: pd.DataFrame, resolution_ns: int) -> tuple[int, int]:
-    """Median over iterations of the time of all kernels in one, and of the time between them."""
+    """Median over iterations of the time of all kernels in one (half a step added to each), and of the gaps."""
     ran = kernels.groupby("layer")["self_ns"].transform("max") > 0
     cut_off = resolution_ns / 2 if resolution_ns > 1 else 0.0
     rows = kernels.assign(own=kernels["self_ns"] + ran * cut_off, end=kernels["start_ns"] + kernels["dur_ns"])
@@ -108,10 +104,10 @@ def _per_iteration(kernels: pd.DataFrame, iterations: int, resolution_ns: int) -
 
 
 def interpolated_median(values_ns: Sequence[int], resolution_ns: int) -> int:
-    """Median of durations that a clock of coarse step cut off, in ns.
+    """Median of durations that a clock of coarse step cut off, in ns; 0 when all are 0.
 
-    A reported ``d`` stands for a true time in ``[d, d + resolution)``. Times of 0 stay 0 when all are 0: nothing says
-    that they took any.
+    A reported ``d`` stands for ``[d, d + resolution)``: the median interpolates within the step
+    (`statistics.median_grouped`).
     """
     if resolution_ns <= 1 or not any(values_ns):
         return round(statistics.median(values_ns))

@@ -1,15 +1,9 @@
 """Engine layers led back to ONNX nodes, many to many, with a confidence and a reason.
 
-A layer computes the region of the ONNX graph between its input and its output tensors. Where the
-backend kept tensor names the borders give the region; where it renamed them (blocked layouts) the
-node that the layer's name points at is the anchor, and the fusions that the layer itself declares
-(an ``activation`` attribute, a summand) say how far the region goes downstream.
-
-Evidence is taken in this order: tensors under their own names; tensors on the other side of a
-reorder; the name that a renamed tensor is known to have had; the name of the layer. No region
-grows over a tensor that another layer makes, or into a node that another layer is called after.
-
-In the end every ONNX node has a fate: run in layers, computed before the run, dropped, or lost.
+A layer computes the region between its input and its output tensors. Where the backend renamed them (blocked layouts)
+the node that its name points at is the anchor, and declared fusions (``activation``, a summand) say how far the region
+goes. Evidence in this order: own tensors; tensors behind a reorder; the name that a tensor had; the name of the layer.
+No region grows over a tensor that another layer makes, or into a node that another layer is called after.
 """
 
 from __future__ import annotations
@@ -24,24 +18,16 @@ from trtprof.align._fates import PASS_THROUGH, is_shape_arithmetic, settled_befo
 from trtprof.align._graph import SAME_VALUES, Key, SourceGraph, present
 from trtprof.base.records import Layer, MatchConfidence, Node, NodeFate, Tensor
 
-_MOVERS = frozenset({"Transpose", "Cast"})
-"""What a backend inserts between layers on its own account."""
+_MOVERS = frozenset({"Transpose", "Cast"})  # What a backend inserts between layers on its own account
 _FOLDS_INTO_WEIGHTS = frozenset({"BatchNormalization", "Mul", "Add", "Sub", "Div"})
 _HAS_WEIGHTS = ("Conv", "Gemm", "MatMul")
 _FUSED_TO_ONNX_ACTIVATION = {"Clip": {"Clip", "Relu6"}, "Relu": {"Relu"}, "LeakyRelu": {"LeakyRelu"}}
 
 
 def match_layers(nodes: Sequence[Node], layers: Sequence[Layer]) -> tuple[tuple[Layer, ...], tuple[NodeFate, ...]]:
-    """Fill `Layer.nodes`, ``match`` and ``reason``, and give every ONNX node a fate.
+    """The layers with nodes, match and reason, and the fate of every node, in the orders given: outer before inner.
 
     A node's fate is ``layer`` exactly when it stands in `Layer.nodes` of the layers that it names.
-
-    Args:
-        nodes: All nodes of the model, subgraphs included, outer before inner, in graph order.
-        layers: All layers of the engine, likewise, each graph in execution order.
-
-    Returns:
-        The layers in the same order, and one fate a node in the same order.
     """
     return _Matcher(nodes, layers).run()
 

@@ -1,9 +1,7 @@
 """Kernels of ONNX Runtime's CUDA provider led back to its nodes, by when they were launched.
 
-ONNX Runtime's own profile says when the host was in which node, and the collector when the host made which launch: a
-launch within a node is the node's, and the correlation id leads from it to the kernel. The two have clocks of their
-own. How far these are apart is found from the launches themselves, since all must lie inside nodes: the offset at
-which most of them do is taken, and what a linear drift adds.
+A launch within a node is the node's. The profile and the collector have clocks of their own: the offset at which most
+launches lie inside nodes is taken, and what a linear drift adds.
 """
 
 from __future__ import annotations
@@ -25,11 +23,9 @@ from trtprof.base.units import format_ns
 if TYPE_CHECKING:
     import pandas as pd
 
-DOMAIN = "ort"
-"""The domain of the ranges that stand for nodes."""
+DOMAIN = "ort"  # The domain of the ranges that stand for nodes
 
-INFERENCE_RANGE = "ONNX Runtime: run"
-"""The name of the ranges that hold one inference each."""
+INFERENCE_RANGE = "ONNX Runtime: run"  # The name of the ranges that hold one inference each
 
 MIN_INSIDE = 0.9
 """Below this share of launches inside nodes the clocks count as not brought together, and no kernel gets a node.
@@ -37,20 +33,15 @@ MIN_INSIDE = 0.9
 Nodes follow one another closely, so that many launches lie inside some node at any offset.
 """
 
-_PAIRS = 2_000_000
-"""Pairs of a launch and a node to look at when nothing is known of the offset: 32 MB of bounds."""
-_LEAST_CALLS = 32
-"""Launches to look at then, however many nodes there are."""
+_PAIRS = 2_000_000  # Pairs of a launch and a node to look at when nothing is known of the offset: 32 MB of bounds
+_LEAST_CALLS = 32  # Launches to look at then, however many nodes there are
 _CHUNKS = 16
 _CALLS_A_CHUNK = 32
 _WINDOWS_NS = (50_000, 20_000, 20_000)
 """How far from the offset so far each round looks: clocks of one machine drift by less than 0.5 us a millisecond."""
-_NEARLY = 0.98
-"""Offsets with this share of the most launches inside nodes are as good as the best."""
-_REGIONS = 64
-"""As many regions of such offsets are looked at."""
-_THREAD_MASK = 0xFFFFFF
-"""Where nsys has the thread in a globalTid."""
+_NEARLY = 0.98  # Offsets with this share of the most launches inside nodes are as good as the best
+_REGIONS = 64  # As many regions of such offsets are looked at
+_THREAD_MASK = 0xFFFFFF  # Where nsys has the thread in a globalTid
 
 
 class Clock(NamedTuple):
@@ -82,13 +73,11 @@ def fit_clock(
     guess_ns: int | None = None,
     within_ns: int = 1_000_000,
 ) -> Clock:
-    """Find the offset at which most calls lie inside nodes.
+    """Find the offset at which most calls lie inside nodes, which do not hold one another; all times in ns.
 
-    An offset ``o`` puts a call inside a node where ``call_end - node_end <= o <= call_start - node_start``.
-
-    Args:
-        node_start: When the host entered each node, on the clock of the profile, ns. Nodes do not hold one another.
-        call_start: When each launch was called, on the clock of the collector, ns.
+    An offset ``o`` puts a call inside a node where ``call_end - node_end <= o <= call_start - node_start``: the best
+    one is where most of these spans overlap. One further than ``within_ns`` from ``guess_ns`` must put more launches
+    inside nodes.
     """
     if not len(node_start) or not len(call_start):
         what = "launches" if len(node_start) else "nodes"
@@ -177,10 +166,7 @@ class _Fit:
         return offset, window
 
     def drift(self, offset: int) -> tuple[int, float]:
-        """Offset at the origin and drift: a line through the offsets of parts of the capture.
-
-        By the median of slopes, the estimator of Theil and Sen: up to 29 % of the parts may be far off.
-        """
+        """Offset at the origin and drift: a line by the median of slopes (Theil and Sen: 29 % may be far off)."""
         count = max(min(_CHUNKS, len(self.first) // _CALLS_A_CHUNK), 1)
         if count < 3:
             return offset, 0.0
@@ -265,9 +251,8 @@ def align_ort(
 ) -> OrtAlignment:
     """Lead every kernel of a capture back to at most one layer of an engine of ONNX Runtime.
 
-    Args:
-        device: The GPU to look at; None for all that worked.
-        matched: The same layers in the form of a plan, with other roles; None for those of `matched_layer`.
+    ``guess_ns`` is when the profile began on the collector's clock, as far as known; ``matched`` are the layers as a
+    plan's.
     """
     calls = _calls(trace)
     pid, tid, mine = _thread(trace, calls, events)
@@ -293,7 +278,7 @@ def align_ort(
 
 
 def node_ranges(events: pd.DataFrame, clock: Clock, pid: int, tid: int) -> pd.DataFrame:
-    """Node events as ranges of a thread on the collector's clock."""
+    """Node events as ranges (`gpu_trace.RANGE_COLUMNS`, domain `DOMAIN`) of a thread on the collector's clock."""
     import pandas as pd
 
     start, end = clock.convert(integers(events["start_ns"])), clock.convert(integers(events["end_ns"]))
@@ -322,7 +307,7 @@ def _calls(trace: GpuTrace) -> npt.NDArray[np.int64]:
 
 
 def _thread(trace: GpuTrace, calls: npt.NDArray[np.int64], events: pd.DataFrame) -> tuple[int, int, Bools]:
-    """Process and thread that ran the nodes, as the collector numbers them, and which of the calls are its own."""
+    """Process and thread that ran the nodes, else those that launched most, and which calls are theirs."""
     if not len(calls):
         return 0, 0, np.zeros(0, dtype=np.bool_)
     tids, pids = integers(trace.launches["tid"])[calls], trace.launches["pid"].to_numpy()[calls]
@@ -351,11 +336,7 @@ def _with(ranges: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def matched_layer(layer: Layer, role: PlanRole | None = None) -> MatchedLayer:
-    """A layer of ONNX Runtime, matched to its nodes, in the form that kernels are led to: a layer of a plan.
-
-    Args:
-        role: What it is for; None to take it for what its own role says.
-    """
+    """A layer of ONNX Runtime in the form of a plan; a role of None is what its own role says."""
     if role is None:
         role = "layout" if layer.role == "layout" else "compute"
     present = [tensor for tensor in layer.op.inputs if tensor is not None]

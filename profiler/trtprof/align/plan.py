@@ -1,15 +1,8 @@
 """Layers of a TensorRT plan led back to ONNX nodes, many to many, with a confidence and a reason.
 
-TensorRT itself names the nodes of a layer: in its metadata, or in the name of the layer. Names are looked up in
-the model, and what they leave open is told from the tensors between the layers: a layer computes the region of
-the graph between what it reads and what it writes. Evidence is taken in this order: metadata; the name; tensors
-that are ONNX tensors under their own names; the nodes of the layers before and behind.
-
-A name such as ``y.1_15_myl0`` is no such tensor: Myelin calls copies of what a node reads after what it makes.
-
-Where a plan has nothing but names (`Plan.names_only`), a layer computes what its name tells and no more.
-
-In the end every ONNX node has a fate: in layers, computed before the run, dropped, or lost.
+Evidence in this order: metadata; the name; tensors that are ONNX tensors under their own names; the nodes of the layers
+before and behind. A name such as ``y.1_15_myl0`` is no such tensor: Myelin calls copies of what a node reads after what
+it makes. Where a plan has nothing but names (`Plan.names_only`), a layer computes what its name tells and no more.
 """
 
 from __future__ import annotations
@@ -28,22 +21,15 @@ from trtprof.base.plan_words import change, is_product, tokens
 from trtprof.base.records import MatchConfidence, MatchedLayer, Node, NodeFate, Plan, PlanLayer, PlanRole
 from trtprof.base.units import format_names
 
-_MOST_NODES = 2000
-"""Layers of more nodes than this say nothing about a layer beside them."""
+_MOST_NODES = 2000  # Layers of more nodes than this say nothing about a layer beside them
 
 
 def match_plan(
     nodes: Sequence[Node], plan: Plan, *, outputs: Collection[str] = (), added: Collection[str] = ()
 ) -> tuple[tuple[MatchedLayer, ...], tuple[NodeFate, ...]]:
-    """Lead every layer of a plan back to the nodes that it computes, and give every node a fate.
+    """The layers with their nodes, and one fate a node, in the orders given; ``nodes`` are empty without a model.
 
     A node's fate is ``layer`` exactly when it stands in `MatchedLayer.nodes` of the layers that it names.
-
-    Args:
-        nodes: All nodes of the model, subgraphs included, in graph order; empty where no model is at hand.
-
-    Returns:
-        The layers in the order of the plan, and one fate a node in the order of ``nodes``.
     """
     if not nodes:
         return tuple(_without_model(layer, frozenset(added)) for layer in plan.layers), ()

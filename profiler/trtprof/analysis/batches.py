@@ -14,10 +14,8 @@ from trtprof.analysis.plan import PricedPlan, estimates_of, layer_names
 from trtprof.base.records import Ceilings
 from trtprof.estimate.cache import Traffic
 
-MOST = 1 << 20
-"""Batches that are looked at."""
-_OVER = 1.1
-"""What GPUs run faster than the clock of their datasheet: a batch is impossible only beyond that."""
+MOST = 1 << 20  # Batches that are looked at
+_OVER = 1.1  # What GPUs run faster than the clock of their datasheet: a batch is impossible only beyond that
 
 
 class Bracket(NamedTuple):
@@ -49,11 +47,7 @@ def possible_batches(price: Callable[[int], PricedPlan], evidence: Evidence, cei
 
 
 def batches_copied(inputs: Sequence[Mapping[str, int]], copied: Collection[int]) -> tuple[int, ...]:
-    """The batches at which each input is as large as some copy to the device.
-
-    Args:
-        copied: Sizes of copies, in bytes.
-    """
+    """The batches at which each input is as large as some copy to the device, in bytes."""
     one, two = inputs
     # What does not grow with the batch tells nothing of it.
     sizes = [size for name, size in one.items() if size and two[name] == 2 * size]

@@ -1,7 +1,4 @@
-"""A run held against hardware counters: the launches led to its layers, and what they prove.
-
-A pure function of both, so that a saved run gives the same bytes.
-"""
+"""A run held against hardware counters: the launches led to its layers, and what they prove."""
 
 from __future__ import annotations
 
@@ -22,12 +19,7 @@ costs small kernels a few times their time."""
 
 
 def confirmed(run: Run, launches: Sequence[KernelCounters], order: Sequence[str], thresholds: Thresholds) -> Run:
-    """Hold a run against hardware counters.
-
-    Args:
-        launches: What ncu counted, in the order of the launches.
-        order: Names of the layers in execution order; the run has them by what they lost.
-    """
+    """Hold a run against what ncu counted, in the order of the launches; ``order`` names layers in execution order."""
     aligned = align_counters(launches, run.layers, inferences=run.profiled.n, order=order)
     strange = {one.layer: said for one in aligned.layers if (said := _of_another(one, run))}
     aligned = aligned._replace(
@@ -53,11 +45,7 @@ def _of_another(counted: LayerCounters, run: Run) -> str:
 
 
 def flagged(run: Run, number: int) -> tuple[list[str], int]:
-    """Which kernels to count: those that take most time in the layers of findings, then in those that lost most.
-
-    Args:
-        number: How many kernels at most.
-    """
+    """At most ``number`` functions of kernels to count, and how many launches an inference makes of these."""
     layers = {layer.name: layer for layer in run.layers}
     claimed = [name for finding in run.findings if finding.kind == "hypothesis" for name in finding.layers]
     lost = [layer.name for layer in run.layers if (layer.lost_ns or 0) > 0]

@@ -1,7 +1,4 @@
-"""Evidence from a run of ONNX Runtime on the CPU, from the artefacts of its run folder alone.
-
-Times of layers are less what the profiler added to them, and ceilings are those of the machine while it ran.
-"""
+"""Evidence from a run of ONNX Runtime on the CPU, from the artefacts of its run folder alone."""
 
 from __future__ import annotations
 
@@ -114,11 +111,7 @@ def _speed(ceilings: Ceilings, capture: Capture) -> float:
 
 
 def _stream(ceilings: Ceilings, capture: Capture) -> float:
-    """DRAM bandwidth of an Add around the run over that at calibration; 1 where nothing was probed.
-
-    Neighbours on a shared machine move it within seconds, up as well as down; what the run could have had is
-    the best of the moments that were looked at.
-    """
+    """DRAM bandwidth of an Add around the run, at best, over that at calibration; 1 where nothing was probed."""
     calibrated = ceilings.attainable.dram_out_of_place_bytes_per_s.get("add", 0.0)
     if not capture.stream_bytes_per_s or calibrated <= 0:
         return 1.0
@@ -126,10 +119,7 @@ def _stream(ceilings: Ceilings, capture: Capture) -> float:
 
 
 def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
-    """Ceilings as attainable while the run was made: what the cores do at their speed, DRAM at its own.
-
-    No DRAM bandwidth is above the best that was ever measured, which bounds ``ideal``.
-    """
+    """Ceilings as attainable while the run was made; no DRAM bandwidth is above the best that was ever measured."""
     roof = ceilings.attainable
 
     best = ceilings.best.dram_bytes_per_s
@@ -155,16 +145,11 @@ def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
     )
 
 
-MAX_OVERHEAD_SCALE = 2.0
-"""A run may prove the profiler at most this much dearer than empty kernels do; more is noise."""
+MAX_OVERHEAD_SCALE = 2.0  # A run may prove the profiler at most this much dearer than empty kernels do; more is noise
 
 
 def _overhead_scale(raw_ns: int, overhead_ns: int, capture: Capture, ceilings: Ceilings) -> float:
-    """How much dearer the profiler was in this run than on empty kernels, at least 1.
-
-    What the profile says beyond that is the profiler's own time (it also leaves cold caches behind), so this run's
-    excess is a lower bound of it that empty kernels cannot show.
-    """
+    """How much dearer the profiler was in this run than on empty kernels: at least 1, and a lower bound."""
     excess = raw_ns - max(capture.latency.median_ns - round(ceilings.call_ns), 0)
     if overhead_ns <= 0:
         return 1.0

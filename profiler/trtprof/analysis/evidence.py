@@ -1,8 +1,4 @@
-"""What any source knows of how an engine ran, and nothing that follows from it.
-
-A profile of ONNX Runtime, a run on a GPU, a capture, sums of kernels and a profile of layers each make one
-(`trtprof.analysis.cpu`, ``gpu``, ``trace``, ``sums``, ``profile``); `trtprof.analysis.run` does the rest for all.
-"""
+"""What any source knows of how an engine ran, and nothing that follows from it; `analysis.run` does the rest."""
 
 from __future__ import annotations
 
@@ -19,8 +15,7 @@ from trtprof.base.trace import Transfer
 from trtprof.diagnose.ledger import Overheads
 from trtprof.expected import Measured
 
-Lack = tuple[str, str]
-"""What makes a result less sure: in a few words for the verdict, and in a sentence."""
+Lack = tuple[str, str]  # What makes a result less sure: in a few words for the verdict, and in a sentence
 
 NO_LAYERS: Lack = (
     "no layer information",
@@ -103,10 +98,7 @@ def layers_of_names(
 def latency_and_copies(
     times: records.InferenceTimes | None, otherwise_ns: int
 ) -> tuple[records.Latency, Overheads, int]:
-    """The latency, the copies in it, and the time of an inference on the GPU.
-
-    Without times of inferences the latency is ``otherwise_ns``, of no sample.
-    """
+    """The latency (without times ``otherwise_ns``, of no sample), its copies, and an inference's GPU time."""
     if times is None or not times.latency_ns:
         return latency_of_sum(otherwise_ns), Overheads(), otherwise_ns
     copies = Overheads(median_ns(times.h2d_ns), median_ns(times.d2h_ns))

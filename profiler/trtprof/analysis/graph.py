@@ -10,12 +10,10 @@ _UNKNOWN_BYTES = -1
 
 
 def graph_of_plan(layers: Sequence[PlanLayer], names: Sequence[str], nodes: Sequence[Node]) -> RunGraph:
-    """The graph of an engine.
+    """The graph of an engine: layers and their names in execution order, nodes in graph order.
 
-    Args:
-        layers: In execution order.
-        names: What they are called in the result, in the same order.
-        nodes: Of the model, in graph order; empty where there is none.
+    Edges lead to a later layer, never to a loop's next round; a name that is written several times is its last
+    writer's.
     """
     makers: dict[str, int] = {}
     edges: list[tuple[int, int, str, int, str]] = []

@@ -11,10 +11,9 @@ __all__ = ["memory_of_plan"]
 
 
 def memory_of_plan(layers: Sequence[PlanLayer], results: Collection[str]) -> RunMemory | None:
-    """The memory that the tensors of a plan need, layer by layer; None without a layer.
+    """The memory that tensors need, layer by layer in execution order, results to the end; None without a layer.
 
-    Args:
-        layers: In execution order.
+    A name is one piece of memory from its first writer to its last reader: so the parts of a Concat share theirs.
     """
     if not layers:
         return None

@@ -1,13 +1,9 @@
 """Layers of which only the names are known: those of NVTX ranges, or of an engine built without detailed verbosity.
 
-TensorRT names a layer by the ONNX nodes that it computes. With the model at hand the names lead to the nodes
-(`align.plan`), the nodes tell what a layer reads, writes and computes, and the names of its kernels tell in which
-dtype: with that it is a layer like any other of a plan.
-
-* A layer reads and writes the tensors that cross the border of its nodes. A node between two layers that neither
-  names, and that leaves the size as it is (a Reshape), is taken for a view.
-* What a tensor is stored as is the word of the kernel that writes it, or else of one that multiplies it. Where no name
-  tells, it is taken for the narrowest dtype that any of them tells, so that no bound is above the truth.
+* A layer reads and writes the tensors that cross the border of its nodes. A node between two layers that neither names,
+and that leaves the size as it is (a Reshape), is taken for a view.
+* What a tensor is stored as is the word of the kernel that writes it, or else of one that multiplies it; else the
+narrowest dtype that any of them tells, so that no bound is above the truth.
 * A layer whose name leads to no node (a reformat, what Myelin made) has a time and no work.
 """
 
@@ -34,8 +30,7 @@ _STORED = {"tf32": "fp32", "fp8": "fp8e4m3fn", "fp4": "fp4e2m1", FP16_OR_BF16: "
 """Dtypes of kernel names that are no dtype of memory, or leave the kind open -> what they take in memory."""
 _BY_NAME = "layers are known by their names alone: what they read, write and compute is that of their ONNX nodes"
 _NARROW = "tensors whose dtype no kernel tells may be wider than they are taken for: more would be allowed for them"
-_MOST_KINDS = 4
-"""Op types that are spelt out in the kind of a layer."""
+_MOST_KINDS = 4  # Op types that are spelt out in the kind of a layer
 
 
 class NamedPlan(NamedTuple):
@@ -76,7 +71,7 @@ def named_plan(plan: records.Plan, source: records.Source, where: str) -> NamedP
 
 
 def in_graph_order(named: NamedPlan) -> NamedPlan:
-    """The same layers in the order of their nodes, where what they were read from has no order."""
+    """The same layers in the order of their nodes: a layout layer before the one that it serves, without nodes last."""
     place = {node.name: at for at, node in enumerate(named.source.nodes)}
     last = len(place)
     first = {matched.layer.name: place[matched.nodes[0]] for matched in named.layers if matched.nodes}
@@ -115,11 +110,7 @@ def without_shapes(source: records.Source, assumed: Collection[str]) -> records.
 
 
 def price_named(named: NamedPlan, kernels: Sequence[Sequence[records.Match]] = ()) -> PricedNames:
-    """Count the work of layers by their nodes.
-
-    Args:
-        kernels: Of each layer, whose names tell dtypes; empty where none were captured.
-    """
+    """Count the work of layers by their nodes; names of kernels, by layer, tell dtypes."""
     told = [_stored(matches) for matches in kernels] or [Stored("", "")] * len(named.layers)
     tensors = _Tensors(named, told)
     layers = tuple(

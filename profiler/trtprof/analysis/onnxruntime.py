@@ -1,7 +1,4 @@
-"""Layers of ONNX Runtime with the shapes that they ran at, and their work, in the form of a plan.
-
-So they are analysed as those of TensorRT are, whichever of its backends ran them.
-"""
+"""Layers of ONNX Runtime with the shapes that they ran at, and their work, in the form of a plan."""
 
 from __future__ import annotations
 
@@ -112,11 +109,7 @@ def _price_of_nodes(layer: Layer, ops: Sequence[Op], reason: str) -> tuple[Work 
 def priced_layers(
     layers: Sequence[Layer], fates: tuple[NodeFate, ...], source: Source, engine: Engine, *, on_cpu: bool = False
 ) -> PricedPlan:
-    """The layers of an engine of ONNX Runtime as a plan with its work.
-
-    Args:
-        layers: In execution order, with the shapes of the run (`layers_as_run`), matched to nodes.
-    """
+    """Matched layers of ONNX Runtime, in execution order with the shapes of the run, as a plan with its work."""
     ops = {node.name: node.op for node in source.nodes}
     prices = {layer.name: _price(layer, ops) for layer in layers}
     works = {name: work for name, (work, _) in prices.items()}

@@ -1,7 +1,4 @@
-"""From a TensorRT plan and, where there is one, its ONNX model to layers with their nodes, work and estimates.
-
-A pure function of a file: no TensorRT and no GPU is needed. Prediction and analysis both stand on it.
-"""
+"""From a TensorRT plan and, where there is one, its ONNX model to layers with their nodes, work and estimates."""
 
 from __future__ import annotations
 
@@ -51,11 +48,7 @@ def price_plan(
     facts: records.EngineFacts | None = None,
     added: Sequence[str] = (),
 ) -> PricedPlan:
-    """Lead the layers of a plan back to ONNX nodes, and count their work.
-
-    Args:
-        source: The model, with shapes; None where it is not at hand.
-    """
+    """Lead the layers of a plan back to the nodes of the model, if there is one, and count their work."""
     nodes = source.nodes if source is not None else ()
     given_out = [tensor.name for tensor in source.model.outputs] if source is not None else []
     layers, fates = match_plan(nodes, plan, outputs=given_out, added=added)
@@ -69,11 +62,7 @@ def price_matched(
     source: records.Source | None,
     facts: records.EngineFacts | None = None,
 ) -> PricedPlan:
-    """Count the work of layers that were led back to nodes.
-
-    Args:
-        layers: In execution order.
-    """
+    """Count the work of layers, in execution order, that were led back to nodes."""
     nodes = source.nodes if source is not None else ()
     given_out = [tensor.name for tensor in source.model.outputs] if source is not None else []
     costs = plan_costs(layers, {node.name: node.op for node in nodes})
@@ -221,10 +210,7 @@ def model_of_plan(bindings: Sequence[records.PlanBinding], name: str, path: str)
 
 
 def traffic_of(priced: PricedPlan, cache_bytes: int) -> tuple[Traffic, ...]:
-    """What every layer finds in a last-level cache of this size, in one of its runs.
-
-    Of the rounds of a loop it is the second: the first one leaves behind what the others find.
-    """
+    """What every layer finds in a last-level cache of this size, in one of its runs: of a loop in the second round."""
     steps = list(_steps(priced.costs))
     traffic = traffic_of_accesses([priced.accesses[at] for at in steps], cache_bytes, outputs=priced.outputs)
     return tuple(found for _, found in sorted(dict(zip(steps, traffic, strict=True)).items()))
@@ -265,10 +251,7 @@ def would_price(priced: PricedPlan, source: records.Source | None) -> str:
 
 
 def _bounds_nothing(matched: records.MatchedLayer, cost: PlanCost, found: records.Estimate) -> bool:
-    """Whether what is known of the work of a layer says nothing of its time.
-
-    The bytes of one kernel bound it, whatever it computes.
-    """
+    """Whether fewer bytes than a launch is worth, or several kernels of a layer, say nothing of its time."""
     several = matched.layer.kind in REGIONS or matched.layer.onnx_range
     return bool(unknown_work(matched, cost)) and (several or found.bound == "launch")
 
@@ -276,10 +259,7 @@ def _bounds_nothing(matched: records.MatchedLayer, cost: PlanCost, found: record
 def estimates_of(
     priced: PricedPlan, ceilings: records.Ceilings, traffic: Sequence[Traffic]
 ) -> tuple[records.Estimate | None, ...]:
-    """What every layer should take in one run, on a device with this traffic.
-
-    None where it launches nothing or has no price: too little is known of its work to say what it should take.
-    """
+    """What every layer should take in one run; None where it launches nothing or too little of its work is known."""
     if priced.own:
         # On the CPU a view is a kernel too, and it matters whether a layer writes where it reads.
         works = {layer.name: cost.work for layer, cost in zip(priced.own, priced.costs, strict=True)}

@@ -1,8 +1,6 @@
 """Whether what files say can be so: each with itself, with the others, with the GPU that is named, and with physics.
 
-A file of times may be well-formed and of another engine, of another GPU, in other units, or edited. What is found here
-makes a doubt that stands first and takes the verdict away (TR900), so each limit is one that no measurement of the
-engine and the GPU in question can pass, however slow its kernels are.
+Each limit is one that no measurement of the engine and the GPU can pass: beyond it there is no verdict (TR900).
 """
 
 from __future__ import annotations
@@ -19,10 +17,8 @@ from trtprof.base.units import format_ns, format_percent
 if TYPE_CHECKING:
     import pandas as pd
 
-ALIKE = 0.05
-"""Share by which two numbers differ that are one number written twice: both have four digits and more."""
-PRINTED_NS = 5_000
-"""The same of a table that is printed with two decimals of a ms, as the oldest are."""
+ALIKE = 0.05  # Share by which two numbers differ that are one number written twice: both have four digits and more
+PRINTED_NS = 5_000  # The same of a table that is printed with two decimals of a ms, as the oldest are
 FASTER = 0.05
 """Share of the time of layers that they save beyond what the GPU can do from which it is not that GPU, or not those
 units: work that is counted too high, or stays in a cache, is that of single layers."""
@@ -36,10 +32,8 @@ UNCLAIMED = 0.5
 layers: a GPU that has work waiting goes on to it."""
 LAUNCH_NS = 10_000
 """That the host needs beside the kernel of a layer at the most, where a GPU waits for it launch by launch."""
-GAP_NS = 3_000
-"""That a GPU needs between two kernels at the most, where the host enqueued them in a time that is known."""
-LONGEST_LAUNCH_NS = 500_000
-"""Between two layers, on average, whatever the host does."""
+GAP_NS = 3_000  # That a GPU needs between two kernels at the most, where the host enqueued them in a time that is known
+LONGEST_LAUNCH_NS = 500_000  # Between two layers, on average, whatever the host does
 
 
 def of_profile(profile: LayerTimes) -> Iterator[Lack]:

@@ -28,7 +28,7 @@ class Producer(NamedTuple):
 
 
 def producer_of(kernels: Iterable[Match], ranges: Iterable[str], domains: Iterable[str]) -> Producer:
-    """Who launched the kernels of a capture."""
+    """Who launched the kernels: by TensorRT's ranges, else the runtime with most kernel time, else PyTorch's."""
     if any(domain.lower().startswith(_TENSORRT_DOMAINS) for domain in domains):
         return Producer("tensorrt", "TensorRT's NVTX ranges show that it launched the kernels")
     spent: Counter[str] = Counter()

@@ -1,7 +1,4 @@
-"""Evidence from files that trtexec exports: times of layers, and of whole inferences.
-
-A pure function of what was read: no TensorRT, no engine and no GPU. Each piece that is missing is said.
-"""
+"""Evidence from files that trtexec exports: times of layers, and of whole inferences."""
 
 from __future__ import annotations
 
@@ -19,11 +16,7 @@ EVENT_STEP_NS = 500
 
 
 def evidence_of_profile(engine: PricedPlan, profile: LayerTimes, times: InferenceTimes | None) -> Evidence:
-    """What files tell of the layers of an engine: their times sum to the profile's, to the ns.
-
-    Args:
-        times: Times of whole inferences; None where there are none: the latency is then the sum of the layers.
-    """
+    """Times of layers, which sum to the profile's to the ns; without ``times`` the latency is their sum."""
     layers = engine.document.layers
     plan = Plan(era=engine.document.facts.era, layers=tuple(matched.layer for matched in layers))
     joined, notes = join_profile(plan, profile)

@@ -1,8 +1,4 @@
-"""From evidence to the result of a run, one way for all sources: price, judge, close the ledger.
-
-A pure function of what was read, so that the same artefacts give the same bytes: no model, no engine and no device is
-needed. Each piece that is missing makes the verdict less sure, and the result says so.
-"""
+"""From evidence to the result of a run, one way for all sources: price, judge, close the ledger."""
 
 from __future__ import annotations
 
@@ -209,10 +205,7 @@ def _held(run: records.Run, counters: Counters, order: Sequence[str], judge: Jud
 def _expectations(
     evidence: Evidence, subject: Subject
 ) -> tuple[tuple[records.Expectation, ...], records.Corrected | None]:
-    """What good library kernels take for all the runs of each layer in one inference, at the ceilings of the run.
-
-    Beside it what corrects them; None where nothing does.
-    """
+    """What good library kernels take for all runs of each layer in an inference, and what corrects them or None."""
     costs, spec = evidence.engine.costs, subject.spec
     if spec is None:
         return (records.Expectation(expected_reason=_ON_A_CPU),) * len(costs), None

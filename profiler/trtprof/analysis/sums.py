@@ -1,7 +1,4 @@
-"""Evidence from sums of kernels, as ``nsys stats`` prints them.
-
-A sum knows of no moment: there are no gaps, no copies, no overlap, and no inference apart from the others.
-"""
+"""Evidence from sums of kernels, as ``nsys stats`` prints them: no moments, so no gaps, copies or overlap."""
 
 from __future__ import annotations
 
@@ -34,15 +31,11 @@ def evidence_of_sums(
     inferences: int | None = None,
     notes: Iterable[str] = (),
 ) -> Evidence:
-    """What sums of kernels know of an engine.
+    """What sums of kernels (`align.kernel_sums.align_sums`) know of an engine.
 
-    Args:
-        sums: See `align.kernel_sums.align_sums`.
-        engine: The plan of the engine and its work, or layers by name; None to take the layers from the NVTX ranges, or
-            from the kernels where there are none: then nothing is known of their work.
-        times: Times of whole inferences without the profiler; without them the latency is the sum of the kernels.
-        inferences: How many inferences the sums are of; None to take what the NVTX ranges and the plan tell, or one.
-        notes: What is to be said of the sums.
+    ``engine`` is its plan with its work, or layers by name; None takes the layers from the NVTX ranges, else from the
+    kernels, and nothing is known of their work. Without ``times`` the latency is the sum of the kernels. ``inferences``
+    of None is what ranges and plan tell, or one.
     """
     unsure: tuple[Lack, ...] = ()
     if engine is None:

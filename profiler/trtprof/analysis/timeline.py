@@ -1,8 +1,4 @@
-"""One inference as captured, kernel by kernel: the timeline of a run (`records.Timeline`).
-
-Of all profiled inferences the one whose time is the median is shown, since the fastest and the slowest have stories
-of their own. Nothing is smoothed: times are as captured.
-"""
+"""One inference as captured, kernel by kernel (`records.Timeline`): the one whose time is the median."""
 
 from __future__ import annotations
 
@@ -20,18 +16,13 @@ if TYPE_CHECKING:
     from trtprof.align.gpu_kernels import TraceAlignment
     from trtprof.base.trace import GpuTrace
 
-MOST_EVENTS = 50_000
-"""Of an inference with more, the longest are kept and the others counted in the note."""
+MOST_EVENTS = 50_000  # Of an inference with more, the longest are kept and the others counted in the note
 
 _Nanoseconds = npt.NDArray[np.int64]
 
 
 def timeline_of_kernels(kernels: pd.DataFrame) -> Timeline | None:
-    """The timeline of a run on a CPU.
-
-    Returns:
-        None where nothing ran.
-    """
+    """The timeline of a run on a CPU; None where nothing ran. Kernels of a loop lie inside that of the loop."""
     if not len(kernels):
         return None
     ends = kernels["start_ns"] + kernels["dur_ns"]
@@ -49,12 +40,7 @@ def timeline_of_kernels(kernels: pd.DataFrame) -> Timeline | None:
 
 
 def timeline_of_trace(trace: GpuTrace, alignment: TraceAlignment, layers: Sequence[str]) -> Timeline | None:
-    """The timeline of a capture of a GPU: a lane for each stream, one for its copies, and one a host thread.
-
-    Returns:
-        None where the capture does not tell when kernels ran (sums by `nsys stats`), or nothing ran in a whole
-            inference.
-    """
+    """A lane for each stream, one for its copies, and one a host thread; None for sums or no whole inference."""
     kept = alignment.iterations[alignment.iterations["kept"]]
     if trace.collector == "nsys stats" or not len(trace.work):
         return None

@@ -1,7 +1,4 @@
-"""Evidence from a capture of the GPU: every kernel led back to its layer.
-
-Times of layers are those of their kernels; what lies between the kernels is in the ledger.
-"""
+"""Evidence from a capture of the GPU: every kernel led back to its layer."""
 
 from __future__ import annotations
 
@@ -42,13 +39,10 @@ def sizes_copied(trace: GpuTrace) -> frozenset[int]:
 def evidence_of_trace(
     trace: GpuTrace, engine: PricedPlan | NamedPlan | None, times: InferenceTimes | None, *, device: int | None = None
 ) -> Evidence:
-    """What a capture knows of an engine.
+    """What a capture knows of an engine; a ``device`` of None is all that worked.
 
-    Args:
-        engine: The plan of the engine and its work; or layers by name, which the names of the kernels help to price;
-            None to take the layers from the NVTX ranges, or from the names of kernels where there are none: then
-            nothing is known of their work.
-        device: The GPU of the capture to look at; None for all that worked.
+    ``engine`` is its plan with its work, or layers by name, which kernels help to price; None takes the layers from the
+    NVTX ranges, else from the names of kernels, and nothing is known of their work.
     """
     if isinstance(engine, NamedPlan):
         alignment = align_trace(trace, engine.layers, device=device)

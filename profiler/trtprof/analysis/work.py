@@ -1,7 +1,4 @@
-"""The work of a model before anything is built: node by node, by op, and in all.
-
-A pure function of the source artefact, like `trtprof.analysis.cpu`, and needed by it.
-"""
+"""The work of a model before anything is built: node by node, by op, and in all."""
 
 from __future__ import annotations
 
@@ -61,12 +58,7 @@ def work_of_nodes(nodes: Sequence[records.Node]) -> tuple[dict[str, records.Work
 
 
 class Kinds:
-    """What tells ops apart, without the names of their tensors.
-
-    Args:
-        varying: Given the path of a graph and a tensor of it, what stands for its shape and value
-            where these vary, else None.
-    """
+    """What tells ops apart without names of tensors; ``varying`` stands for a shape and value that vary, else None."""
 
     def __init__(self, varying: Callable[[str, records.Tensor], Hashable] | None = None) -> None:
         self._varying = varying
@@ -133,11 +125,7 @@ class Totals(NamedTuple):
 
 
 def totals(nodes: Sequence[Alike]) -> Totals:
-    """Add up the nodes of a model.
-
-    Args:
-        nodes: All nodes in order of the first of each; one that owns bodies stands alone.
-    """
+    """Add up all nodes of a model, in order of the first of each; one that owns bodies stands alone."""
     runs = count_runs([_all_of(alike) for alike in nodes])
     by_op: dict[tuple[str, str], list[Alike]] = {}
     missing: dict[tuple[str, str, str], int] = {}
@@ -238,7 +226,7 @@ class Runs(NamedTuple):
 
 
 def count_runs(nodes: Sequence[records.Node]) -> Runs:
-    """How often each graph runs in one inference."""
+    """How often each graph runs in an inference: of an If the branch with more work; unknown trips count once."""
     inside: dict[str, list[records.Node]] = {}
     bodies: dict[str, list[str]] = {}
     for node in nodes:

@@ -275,7 +275,7 @@ def _nested(graph: GraphProto) -> _Nested:
 
 
 def name_nodes(proto: ModelProto) -> tuple[dict[str, str], dict[str, GraphProto]]:
-    """Give every node of every graph a name that no other node has."""
+    """Give every node a name that no other node has; the name in the file by that name, and all graphs by path."""
     taken: set[str] = set()
     used: set[str] = set()
     originals: dict[str, str] = {}

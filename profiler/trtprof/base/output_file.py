@@ -45,7 +45,7 @@ def copy_file(source: Path, path: Path) -> None:
 
 @contextmanager
 def replaced(path: Path, to: Path | None = None) -> Iterator[Path]:
-    """An empty file beside a place; what is written to it is brought to the disk and moved to the place at the end."""
+    """An empty file beside a place, moved there at the end; a link stays one, and a file's mode is kept."""
     place = path.resolve() if path.is_symlink() else path
     if place.exists() and not place.is_file():  # who may write to /dev could move a file there
         raise OSError(errno.EINVAL, "what is there is no file", str(place))

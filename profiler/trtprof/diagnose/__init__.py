@@ -225,7 +225,7 @@ class Case(NamedTuple):
         return tuple(layer for layer in self.layers if layer.name not in self.claimed)
 
     def in_latency(self, ns: int) -> int:
-        """Profiled kernel time as part of the latency measured without the profiler."""
+        """Profiled kernel time as part of the latency: all shrink in proportion where it has no room for them."""
         kernels, room = self.kernels_ns, self.room_ns
         return ns if kernels <= room else ns * room // kernels
 
@@ -344,8 +344,7 @@ class Judge(NamedTuple):
         )
 
 
-JUDGE = Judge()
-"""The one that nobody asked for anything else."""
+JUDGE = Judge()  # The one that nobody asked for anything else
 
 
 class Claim(NamedTuple):
@@ -395,18 +394,14 @@ class Loss(NamedTuple):
 
 JudgeLayer = Callable[[Case, records.LayerResult], Loss | str]
 """What a rule finds in a layer, or why nothing, as a `Reason` says it."""
-JudgeRun = Callable[[Case], Claim | str]
-"""The same of the whole run, or of what lies outside its layers."""
+JudgeRun = Callable[[Case], Claim | str]  # The same of the whole run, or of what lies outside its layers
 
 
 PlanCheck = Callable[[PlanView], Iterable[records.PlanLint]]
 
 
 class Rule(NamedTuple):
-    """A registered rule: of runs, or of plans alone.
-
-    ``order`` decides which of two rules may claim a layer, lower goes first, and in which order plans are judged.
-    """
+    """A registered rule, of runs or of plans alone; the lower ``order`` has a layer that two of them want."""
 
     code: str
     title: str
@@ -452,7 +447,7 @@ def rule(
 def layer_rule(
     code: str, title: str, *, order: int = 50, thresholds: tuple[str, ...] = ()
 ) -> Callable[[JudgeLayer], JudgeLayer]:
-    """Decorator that registers a judge of single layers, as `rule` does a check."""
+    """Decorator that registers a judge of single layers; those of one op type with the same remedy make one claim."""
 
     def add(judge: JudgeLayer) -> JudgeLayer:
         @functools.wraps(judge)

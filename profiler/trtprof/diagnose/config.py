@@ -31,12 +31,10 @@ from trtprof.base.run_folder import Request
 from trtprof.base.toml_file import read_toml
 from trtprof.diagnose import THRESHOLDS, Case, Judge, Thresholds
 
-VARIABLE = "TRTPROF_CONFIG"
-"""Environment variable that names the file."""
+VARIABLE = "TRTPROF_CONFIG"  # Environment variable that names the file
 PYPROJECT = "pyproject.toml"
 TABLE = "[tool.trtprof]"
-KEPT = "thresholds"
-"""Under which name a run keeps, among its options, the thresholds that are not the defaults."""
+KEPT = "thresholds"  # Under which name a run keeps, among its options, the thresholds that are not the defaults
 
 
 @functools.cache

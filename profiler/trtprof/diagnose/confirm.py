@@ -29,8 +29,7 @@ SLACK_BYTES = 1 << 15
 ships as examples have 4,224 and 30,720 bytes read more than their arrays."""
 PROVEN = 0.95
 """Confidence in a cause that a counter proves: that of a fact, as `needless` has it; the match may still be wrong."""
-REFUTED = 0.2
-"""What the confidence in a cause is multiplied by that a counter speaks against."""
+REFUTED = 0.2  # What the confidence in a cause is multiplied by that a counter speaks against
 
 Verdict = Literal["confirmed", "refuted", "not told"]
 _PLAIN = frozenset({"fp64", "fp32", "tf32", "fp16", "bf16", "fp8e4m3fn", "fp8e5m2", "fp4e2m1"})
@@ -38,12 +37,7 @@ _PLAIN = frozenset({"fp64", "fp32", "tf32", "fp16", "bf16", "fp8e4m3fn", "fp8e5m
 
 
 def confirm(run: Run, counters: Sequence[LayerCounters], thresholds: Thresholds = THRESHOLDS) -> Run:
-    """Hold predictions against counters.
-
-    Returns:
-        The run with ``confirmations``; the confidence of findings whose cause counters prove or refute is changed, and
-            their evidence says by which.
-    """
+    """The run with ``confirmations``; findings that counters prove or refute change confidence, and say by which."""
     found = {one.layer: one for one in counters}
     layers = {layer.name: layer for layer in run.layers}
     seen = [(layer, found[layer.name]) for layer in run.layers if layer.name in found]

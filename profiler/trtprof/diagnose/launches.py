@@ -46,7 +46,7 @@ class Launch(NamedTuple):
 
 
 def launches(case: Case, layer: LayerResult) -> tuple[Launch, ...]:
-    """The kernels of a layer whose launch is known, most time first."""
+    """Kernels of a layer whose launch is known, most time first; none on a CPU or without known SM limits."""
     spec = case.spec
     limits = None if spec is None else SM_LIMITS.get(spec.compute_capability)
     total = sum(match.total_ns for match in layer.kernels)

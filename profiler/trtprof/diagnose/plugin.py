@@ -53,8 +53,7 @@ _SMALL = 10
 """A layer whose roof is under so many launches keeps the device busy for too short a time to be judged alone."""
 
 Verdict = Literal["write it", "try first", "do not", "not decided"]
-Weighing = Literal["write it", "try first", "do not"]
-"""A verdict on a layer that can be weighed."""
+Weighing = Literal["write it", "try first", "do not"]  # A verdict on a layer that can be weighed
 Kind = Literal["fusion", "format", "concat", "launch"]
 
 
@@ -340,7 +339,7 @@ def _writes(case: Case, layer: LayerResult, fused: Fused) -> str:
 
 
 def noise_floor_ns(case: Case) -> int:
-    """The least gain in ns that a comparison of two runs like this one would show."""
+    """The most of two standard errors of a difference of means, the clock's step, and min_share; ns."""
     deviation = case.latency.median_ns * max(case.latency.cv, 0.0)
     error = 2 * deviation * math.sqrt(2 / max(case.latency.n, 1))
     share = case.thresholds.min_share * case.latency.median_ns
@@ -348,11 +347,7 @@ def noise_floor_ns(case: Case) -> int:
 
 
 def _judge(view: _View, cost: Cost, recoverable: int, net: _Net, ladder: Sequence[LadderStep]) -> tuple[Weighing, str]:
-    """The verdict and why.
-
-    Args:
-        recoverable: What could be won back in ns.
-    """
+    """The verdict and why; ``recoverable`` is in ns."""
     case, fused, prices = view.case, cost.fused, cost.prices
     priced = (
         f"{format_ns(recoverable)} could be won back{cost.down_to}, and cutting the layer out costs "
@@ -490,7 +485,7 @@ def _reformats(matched: MatchedLayer, *, of_input: bool) -> bool:
 
 
 def is_linear(tensor: PlanTensor) -> bool:
-    """Whether a tensor lies in memory as a plugin takes it that was written for no other format."""
+    """Whether a tensor is linear in memory, by its strides where they are told; without format or strides it is."""
     if tensor.vector > 1:
         return False
     if tensor.strides is not None and tensor.dims is not None and len(tensor.strides) == len(tensor.dims):
@@ -508,7 +503,7 @@ def is_linear(tensor: PlanTensor) -> bool:
 
 
 def fused_in(case: Case, layer: LayerResult, inside: Collection[str] = ()) -> Fused:
-    """What a layer computes beside its main op: its product, or its only normalisation or softmax."""
+    """What a layer computes beside its main op, or beside the nodes ``inside`` that the plugin computes."""
     matched = case.plan.get(layer.name)
     nodes = {name: case.ops[name] for name in layer.nodes if name in case.ops}
     if len(nodes) < len(layer.nodes) or not nodes:

@@ -1,7 +1,4 @@
-"""The products of a layer as rules look at them: their dimensions, the kernel that multiplies, and what would suit it.
-
-Dimensions are those of the core of its work (`records.Core`), or of a plan alone what its tensors tell.
-"""
+"""The products of a layer as rules look at them: dimensions, the kernel that multiplies, and what would suit it."""
 
 from __future__ import annotations
 
@@ -25,8 +22,7 @@ Multiplication Background User's Guide, "Tensor Core Requirements"."""
 FULL_BYTES = 128
 """What they should be a multiple of to be most efficient from the A100 on: 64 of fp16. The same section."""
 
-FULL_FROM = 80
-"""The first architecture that `FULL_BYTES` is told of."""
+FULL_FROM = 80  # The first architecture that `FULL_BYTES` is told of
 
 NEWEST_SIMT = 80
 """The newest architecture that libraries write kernels for the CUDA cores for: on an H100 the fp32 kernels of cuBLAS

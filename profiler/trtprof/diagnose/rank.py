@@ -1,17 +1,9 @@
 """Findings from claims: no nanosecond twice, largest first, and the verdict above them.
 
-What all hypotheses together claim is never more than the latency measured without the profiler:
-
-* a layer is claimed by one finding, for no more than it took, and as part of that latency where
-  the profiled kernels outlast it (`Case.in_latency`);
-* time outside layers is claimed once, and only what the ledger's rows of host, copies and unexplained hold;
-  a negative remainder is no time to claim.
-
-Where no layer beats its ideal and the remainder is not negative, rules that claim time above the
-roof therefore claim at most latency less ideal. Layers that are claimed whole because the model
-does not need them (constants, reorders) may claim their own part of ideal as well. A layer faster
-than attainable pays for nobody: the lost time of the others is real, though the net row of the
-ledger is smaller.
+All hypotheses together claim no more than the latency without the profiler: a layer is claimed by one finding, for no
+more than it took, as part of that latency (`Case.in_latency`); time outside layers once, for what the ledger's rows of
+host, copies and unexplained hold. Where no layer beats its ideal and the remainder is not negative, rules that claim
+time above the roof claim at most latency less ideal.
 """
 
 from __future__ import annotations

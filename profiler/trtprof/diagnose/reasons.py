@@ -1,7 +1,4 @@
-"""Why a rule passes a layer by, in sentences with their numbers: what several rules have in common.
-
-Each function says one possible reason, or nothing where that is not it; a rule joins those that fit it with ``or``.
-"""
+"""Why a rule passes a layer by, in sentences with their numbers; each function says one reason, or nothing."""
 
 from __future__ import annotations
 

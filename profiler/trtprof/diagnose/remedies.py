@@ -1,7 +1,4 @@
-"""What several rules propose, as far as it fits the layer: nothing that the layer has already.
-
-Each function says one remedy, or nothing where it would change nothing.
-"""
+"""What several rules propose; each function says one remedy, or nothing where the layer has it already."""
 
 from __future__ import annotations
 
@@ -18,8 +15,7 @@ IMAGE_CHANNELS = 4
 """Input channels up to which a convolution reads an image. Kernels of 8 bits that take so few multiply four at once on
 the CUDA cores (dp4a), or pad them to the 16 or 32 of a tensor core."""
 
-_LANES = 16
-"""What channels are blocked by on a CPU at the most: 16 values of fp32 fill the widest vector (AVX-512)."""
+_LANES = 16  # What channels are blocked by on a CPU at the most: 16 values of fp32 fill the widest vector (AVX-512)
 
 _REDUCING = frozenset({"reduction", "softmax", "normalisation", "ranking"})
 
@@ -41,11 +37,7 @@ def half_precision(layer: LayerResult) -> str:
 
 
 def unquantised(product: Product | None, dtype: str) -> str:
-    """To leave the convolution of an image as it was before the model was quantised.
-
-    Measured, of TensorRT's own example of a quantised ResNet at a batch of 32 on an A100: its first convolution takes
-    202 us in 8 bits, and 112 us in the fp16 engine of the same network.
-    """
+    """To leave the convolution of an image unquantised: 202 us in 8 bits, 112 us in fp16 (TensorRT's ResNet, A100)."""
     if product is None or not product.convolution or product.batch > 1 or dtype not in NARROW:
         return ""
     if product.inner > IMAGE_CHANNELS:

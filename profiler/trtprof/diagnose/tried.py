@@ -9,8 +9,7 @@ from trtprof.base.records import Interval, Rung, TriedRung
 from trtprof.base.rungs import answered
 from trtprof.diagnose import Case
 
-NAMED = 3
-"""Rungs that a sentence names; the others are counted."""
+NAMED = 3  # Rungs that a sentence names; the others are counted
 _TRIED = frozenset({"helps", "no difference", "slower", "wrong", "failed"})
 _WITHOUT = {"no difference": "without effect", "slower": "slower", "wrong": "wrong", "failed": "failed"}
 
@@ -24,7 +23,7 @@ class Remedy(NamedTuple):
 
 
 def remedy_of(case: Case, code: str, words: str, layers: Collection[str]) -> Remedy:
-    """What was tried in place of what the rule proposes, and the command that tries or makes it."""
+    """What was tried in place of ``words``, and the command that tries or makes it; no ``layers``: the whole run."""
     own = [rung for rung in tried_in(case, nodes_of(case, layers)) if code in rung.answers]
     helps = [rung for rung in own if rung.verdict == "helps"]
     tried = tuple(map(short, own))
@@ -45,7 +44,7 @@ def nodes_of(case: Case, layers: Collection[str]) -> frozenset[str] | None:
 
 
 def tried_in(case: Case, nodes: frozenset[str] | None) -> list[Rung]:
-    """The rungs that were measured or refuted and change any of these nodes or an option; the most helpful first."""
+    """Rungs measured alone or refuted that change any of these nodes or an option; the most helpful first."""
     rungs = case.tried.rungs if case.tried is not None else ()
     found = [
         rung

@@ -62,10 +62,10 @@ from typing import NamedTuple
 
 
 class Access(NamedTuple):
-    """What one run of a layer touches: tensor names and their sizes in bytes.
+    """What one run of a layer touches: tensor names and their sizes in bytes; what it uses twice is read once.
 
-    A name in both ``reads`` and ``writes`` is changed in place. Which part is not known: always its last bytes, so that
-    as much as can be is there.
+    A name in both ``reads`` and ``writes`` is changed in place. A tensor is as large as the largest of its sizes; a
+    smaller one stands for a part, such as Gather takes: always the last bytes, so that as much as can be is there.
     """
 
     layer: str
@@ -83,18 +83,11 @@ class Traffic(NamedTuple):
 def steady_state_traffic(
     accesses: Sequence[Access], capacity: int, *, outputs: Collection[str] | None = None
 ) -> dict[str, Traffic]:
-    """Traffic of each layer in one of many inferences that run one after the other.
+    """Traffic of each layer in one of many inferences; ``cache_bytes + dram_bytes`` are the bytes that it touches.
 
-    A layer that runs several times (the body of a Loop) has the sum of its runs; `traffic_of_accesses` keeps them
-    apart.
-
-    Args:
-        accesses: In execution order.
-        capacity: Size of the cache in bytes. With 0 every byte goes to DRAM; with room for all tensors none does,
-            weights and inputs included.
-
-    Returns:
-        By layer; ``cache_bytes + dram_bytes`` equals the bytes that it touches.
+    A layer that runs several times has the sum of its runs; `traffic_of_accesses` keeps them apart. With a ``capacity``
+    of 0 bytes all goes to DRAM. ``outputs`` are needed until they are overwritten; by default what is not read after
+    its last write.
     """
     result: dict[str, Traffic] = {}
     for access, traffic in zip(accesses, traffic_of_accesses(accesses, capacity, outputs=outputs), strict=True):

@@ -1,9 +1,7 @@
-"""Itanium-mangled C++ names, read into the tree of `symbols`.
+"""Itanium-mangled C++ names (ABI section 5.1), read into the tree of `symbols`; a cut name as far as it goes.
 
-Own code, because kernels of PyTorch and ONNX Runtime are templates over lambdas inside functions: of the 35 mangled
-names in the captures the pure-Python ``itanium-demangler`` 1.1 reads 17, and ``cxxfilt`` 0.3.0 needs a libstdc++ at run
-time and refuses a name that is cut. The grammar is that of the Itanium C++ ABI, section 5.1; what this reader does not
-know ends the reading there, and what was read before is kept.
+Own code: of 35 mangled names in captures ``itanium-demangler`` 1.1 reads 17; ``cxxfilt`` 0.3.0 needs libstdc++ at run
+time and refuses a cut name.
 """
 
 from __future__ import annotations

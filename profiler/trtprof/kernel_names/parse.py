@@ -27,8 +27,7 @@ from trtprof.kernel_names.words import Words
 
 __all__ = ["UNKNOWN", "KernelName", "Unit", "parse"]
 
-MAX_LENGTH = 16_384
-"""Characters of a name that are read; what stands behind them is as if a profiler had cut it."""
+MAX_LENGTH = 16_384  # Characters of a name that are read; what stands behind them is as if a profiler had cut it
 
 _WORD_GRAMMARS = (
     xmma.parse, blas.parse_nvjet, blas.parse_cutlass, blas.parse_trtllm, blas.parse_deepgemm, generated.parse_myelin,

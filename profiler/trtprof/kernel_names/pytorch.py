@@ -18,8 +18,7 @@ _TORCH_BARE = frozenset((
 ))  # fmt: skip
 """Functions that no other library has; profilers drop the namespace from short names."""
 _TORCH_ANONYMOUS = frozenset(("softmax_warp_forward", "softmax_warp_backward", "elementwise_kernel_with_index"))
-BARE = _TORCH_BARE | _TORCH_ANONYMOUS
-"""ATen's short names, which have nothing behind them."""
+BARE = _TORCH_BARE | _TORCH_ANONYMOUS  # ATen's short names, which have nothing behind them
 _TORCH_OPS = (
     ("vectorized_elementwise_kernel", "elementwise"), ("unrolled_elementwise_kernel", "elementwise"),
     ("elementwise_kernel_with_index", "elementwise"), ("index_elementwise_kernel", "elementwise"),

@@ -11,8 +11,7 @@ matrices: it copies, maps, reduces, pools), or ``unknown`` (the name does not te
 
 UNKNOWN = "unknown"
 
-FP16_OR_BF16 = "fp16|bf16"
-"""One of both: cuDNN's attention is called ``f16`` where the tensors are bf16 as well."""
+FP16_OR_BF16 = "fp16|bf16"  # One of both: cuDNN's attention is called ``f16`` where the tensors are bf16 as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,7 @@ class KernelName:
         }  # fmt: skip
 
 
-Fields = dict[str, Any]
-"""Fields of `KernelName` that a family has read, without ``name``."""
+Fields = dict[str, Any]  # Fields of `KernelName` that a family has read, without ``name``
 
 SM_VERSIONS = frozenset(
     (20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121)
@@ -72,15 +70,13 @@ ARCH_WORDS = {
 }  # fmt: skip
 """The first SM version of an architecture."""
 
-FIRST_TENSOR_CORES = 70
-"""Volta brought tensor cores: code for earlier SMs has no instruction for them."""
+FIRST_TENSOR_CORES = 70  # Volta brought tensor cores: code for earlier SMs has no instruction for them
 
 _SHAPES = (
     "8x8x4", "16x8x4", "16x8x8", "16x8x16", "16x8x32", "16x8x64", "16x8x128", "16x8x256", "8x8x16", "8x8x32",
     "8x8x128", "16x16x4", "16x16x8", "16x16x16", "32x8x16", "8x32x16",
 )  # fmt: skip
-MMA_SHAPES = frozenset(_SHAPES)
-"""Warp-wide products of the PTX manual (mma, wmma); none is the beginning of another."""
+MMA_SHAPES = frozenset(_SHAPES)  # Warp-wide products of the PTX manual (mma, wmma); none is the beginning of another
 
 MMA_DIGITS = {shape.replace("x", ""): shape for shape in _SHAPES}
 """The same as cuBLAS and CUTLASS 2 write them: ``16816``."""

@@ -25,8 +25,7 @@ _TRT_NAMES = {
     "generatedNativePointwise": "elementwise", "nchwToNcxhwKernel": "reformat", "nchwToNchhw2": "reformat",
 }  # fmt: skip
 
-BARE = frozenset(("generatedNativePointwise",))
-"""TensorRT's short names, which have nothing behind them."""
+BARE = frozenset(("generatedNativePointwise",))  # TensorRT's short names, which have nothing behind them
 
 
 def tensorrt(term: Term, *, complete: bool) -> Fields | None:

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 ANONYMOUS = "(anonymous namespace)"
 LAMBDA = "(lambda)"
-MAX_DEPTH = 64
-"""Of brackets and of mangled types: what lies deeper is left out; real names reach 20."""
+MAX_DEPTH = 64  # Of brackets and of mangled types: what lies deeper is left out; real names reach 20
 MAX_TOKENS = 20_000
 _TOKEN = re.compile(r"[^\W\d][\w$]*(?:(?:\.{3}|\u2026)[\w$]+)*|\d[\w.]*|::|->|[<>()\[\]{},]|[^\s\w]")
 _OPEN = {"<": ">", "(": ")", "[": "]", "{": "}"}

@@ -23,8 +23,7 @@ from trtprof.base.records import ClockSummary
 from trtprof.base.units import format_percent
 from trtprof.diagnose import Case, Claim, doubt, run_rule
 
-_IDLE = "idle"
-"""NVML's reason of a GPU that has nothing to do: it holds nothing down."""
+_IDLE = "idle"  # NVML's reason of a GPU that has nothing to do: it holds nothing down
 
 _SET = "see who set it, and reset it where nobody needs it (nvidia-smi --reset-gpu-clocks, --reset-applications-clocks)"
 _HOT = "let the GPU cool down between runs, and look after its air flow and fans (nvidia-smi -q -d TEMPERATURE)"
