@@ -93,7 +93,12 @@ def read_work(frame: pd.DataFrame, device: int | None) -> Work:
     queue = ranked(*(frame[column].to_numpy() for column in ("pid", "device", "context", "stream")))
     duration = end - start
     np.maximum(duration, 0, out=duration)
-    short = _shortest(name, names, short_code, shorts)
+    # For each name the first of its short names.
+    found = [""] * len(names)
+    for pair in distinct(name * np.int64(max(len(shorts), 1)) + short_code)[::-1].tolist():
+        at, which = divmod(pair, max(len(shorts), 1))
+        found[at] = shorts[which]
+    short = found
     columns = (rows, start, duration, kind, name, queue, frame["device"].to_numpy())
     if not (start[1:] > start[:-1]).all():
         ids = (integers(frame["graph_node"]), integers(frame["correlation"]))
@@ -105,15 +110,6 @@ def read_work(frame: pd.DataFrame, device: int | None) -> Work:
         columns = tuple(column[order] for column in columns)  # type: ignore[assignment]
     rows, start, duration, kind, name, queue, devices = columns
     return Work(rows, start, duration, kind, name, names, short, queue, devices)
-
-
-def _shortest(name: Small, names: Sequence[str], short: Small, shorts: Sequence[str]) -> list[str]:
-    """For each name the first of its short names."""
-    found = [""] * len(names)
-    for pair in distinct(name * np.int64(max(len(shorts), 1)) + short)[::-1].tolist():
-        at, which = divmod(pair, max(len(shorts), 1))
-        found[at] = shorts[which]
-    return found
 
 
 def pieces(length: int) -> Iterator[slice]:

@@ -107,7 +107,8 @@ class Tactics:
 
     def find(self, name: str, short_name: str, profile: int | None = None) -> tuple[int, ...]:
         """Layers whose tactic a kernel of this name is, in plan order; those of a profile (None: all) if any."""
-        for known in (name, short_name, *_functions(name)):
+        found = _FUNCTION.match(name)
+        for known in (name, short_name, *((found[1].strip(),) if found else ())):
             hits = self._layers.get(known) or self._stripped(known)
             if hits:
                 return tuple(hit for hit in hits if self._profiles[hit] == profile) or tuple(hits)
@@ -120,11 +121,6 @@ class Tactics:
                 return hits
         hashed = _HASHED.fullmatch(name)
         return self._layers.get(hashed[1], []) if hashed else []
-
-
-def _functions(name: str) -> Iterable[str]:
-    found = _FUNCTION.match(name)
-    return (found[1].strip(),) if found else ()
 
 
 def running_profile(

@@ -148,13 +148,29 @@ class Attribution:
         """Try the strategies one after the other."""
         self._by_graph()
         self._by_launch()
-        self._causes()
+        # Why what has no layer yet has none.
+        launch, node = self.launches.row, self.origins.node
+        self.cause[launch == MISSING] = _NO_LAUNCH
+        self.cause[launch == AMBIGUOUS] = _MANY_LAUNCHES
+        if len(self.origins.state):
+            causes = np.array([_NODE_OUTSIDE, _MANY_NODES, _NO_NODE], dtype=np.int8)[self.origins.state]
+            self.cause[node >= 0] = causes[node[node >= 0]]
+        self.cause[self.group != NO_LAYER] = _SHARED
+        for state, words in ((MISSING, "have no launch in the capture"), (AMBIGUOUS, "have several launches")):
+            count = int((self.kernel & (launch == state)).sum())
+            if count:
+                self.notes.append(f"{count} kernels {words}: they are told by their names and their order, if at all")
         self._by_tactic()
         if early := int((self.how == _EARLY).sum()):
             self.notes.append(f"{early} kernels start before their launch: the clocks of host and GPU differ")
         self._by_place()
         if self.from_ranges:
-            self._drop_unused()
+            # Of layers made from ranges, keep those that ran something.
+            used = distinct(self.layer[self.layer != NO_LAYER])
+            place = np.full(len(self.layers) + 1, NO_LAYER, dtype=np.int32)
+            place[used] = np.arange(len(used), dtype=np.int32)
+            self.layers = tuple(self.layers[index] for index in used.tolist())
+            self.layer = place[self.layer]
 
     def reason(self, cause: int, later: int) -> str:
         """In words, why a kernel has no layer."""
@@ -224,20 +240,6 @@ class Attribution:
         wrong = np.unique(group[named & (turn != NO_LAYER) & (turn != lowest[at])])
         return np.where(named, lowest[at], np.where(np.isin(group, wrong), NO_LAYER, turn)), named
 
-    def _causes(self) -> None:
-        """Why what has no layer yet has none."""
-        launch, node = self.launches.row, self.origins.node
-        self.cause[launch == MISSING] = _NO_LAUNCH
-        self.cause[launch == AMBIGUOUS] = _MANY_LAUNCHES
-        if len(self.origins.state):
-            causes = np.array([_NODE_OUTSIDE, _MANY_NODES, _NO_NODE], dtype=np.int8)[self.origins.state]
-            self.cause[node >= 0] = causes[node[node >= 0]]
-        self.cause[self.group != NO_LAYER] = _SHARED
-        for state, words in ((MISSING, "have no launch in the capture"), (AMBIGUOUS, "have several launches")):
-            count = int((self.kernel & (launch == state)).sum())
-            if count:
-                self.notes.append(f"{count} kernels {words}: they are told by their names and their order, if at all")
-
     def _named(self, name: int) -> tuple[int, ...]:
         """Layers whose tactic is called like this."""
         if name not in self._by_name:
@@ -264,13 +266,16 @@ class Attribution:
         def launched(rows: npt.NDArray[np.intp]) -> Ints:
             return self.host.starts[np.maximum(self.host.row[rows], 0)] if called else self.work.start[rows]
 
+        # Copies within the device that no range says a layer did, nor that none did.
+        inside = np.array(["DtoD" in name for name in self.work.names] or [False], dtype=np.bool_)
+        copies: Bools = ~self.kernel & inside[self.work.name]
         placed = place_kernels(
             self.work,
             self.iterations.of_work,
             self.layer,
             self.group,
             launched,
-            self._copies_of_layers(),
+            (copies & (self.cause != _OUTSIDE) if self.layer_ranges else copies),
             self.layers,
             [each.role in ("compute", "layout") and each.layer.profile == self.profile for each in self.layers],
             self._candidates,
@@ -285,12 +290,6 @@ class Attribution:
         self.how[found] = how[placed.how[found]]
         self.later = placed.why_not
 
-    def _copies_of_layers(self) -> Bools:
-        """Copies within the device that no range says a layer did, nor that none did."""
-        inside = np.array(["DtoD" in name for name in self.work.names] or [False], dtype=np.bool_)
-        copies: Bools = ~self.kernel & inside[self.work.name]
-        return copies & (self.cause != _OUTSIDE) if self.layer_ranges else copies
-
     def _candidates(self, name: int, group: int) -> tuple[int, ...]:
         named = self._named(name) if self.tactics else ()
         if group == NO_LAYER:
@@ -302,14 +301,6 @@ class Attribution:
         if not self.reference or not all(0 <= layer < len(self.layers) for _, layer in self.reference):
             return {}
         return {tuple(name for name, _ in self.reference): tuple(layer for _, layer in self.reference)}
-
-    def _drop_unused(self) -> None:
-        """Of layers made from ranges, keep those that ran something."""
-        used = distinct(self.layer[self.layer != NO_LAYER])
-        place = np.full(len(self.layers) + 1, NO_LAYER, dtype=np.int32)
-        place[used] = np.arange(len(used), dtype=np.int32)
-        self.layers = tuple(self.layers[index] for index in used.tolist())
-        self.layer = place[self.layer]
 
 
 def _layers_of_ranges(

@@ -80,24 +80,21 @@ class SourceGraph:
             if path == f"{owner.name}/{decided[owner.name]}" and owner.graph not in self.never:
                 self._place[path] = self._place[owner.graph]
                 self.inlined.add(owner.name)
-                self._inline(owner, path, body)
+                # Outputs of a branch become those of its If; the runtime prefixes its other tensors.
+                place, prefix = self._place[path], _inline_prefix(path)
+                read = {tensor.name for node in body for tensor in present(node.op.inputs)}
+                made = [tensor.name for node in body for tensor in present(node.op.outputs)]
+                for name in made:
+                    self._renamed[Key(place, prefix + name)] = Key(place, name)
+                results = [name for name in made if name not in read]
+                outputs = [tensor.name for tensor in present(owner.op.outputs)]
+                if len(results) != len(outputs):
+                    results = [tensor.name for tensor in present(body[-1].op.outputs)]
+                if len(results) == len(outputs):
+                    for inner, outer in zip(results, outputs, strict=True):
+                        self._alias[Key(place, inner)] = Key(place, outer)
             else:
                 self.never.add(path)
-
-    def _inline(self, owner: Node, path: str, body: Sequence[Node]) -> None:
-        """Outputs of a branch become those of its If; the runtime prefixes its other tensors."""
-        place, prefix = self._place[path], _inline_prefix(path)
-        read = {tensor.name for node in body for tensor in present(node.op.inputs)}
-        made = [tensor.name for node in body for tensor in present(node.op.outputs)]
-        for name in made:
-            self._renamed[Key(place, prefix + name)] = Key(place, name)
-        results = [name for name in made if name not in read]
-        outputs = [tensor.name for tensor in present(owner.op.outputs)]
-        if len(results) != len(outputs):
-            results = [tensor.name for tensor in present(body[-1].op.outputs)]
-        if len(results) == len(outputs):
-            for inner, outer in zip(results, outputs, strict=True):
-                self._alias[Key(place, inner)] = Key(place, outer)
 
     def _index(self) -> None:
         main, producer, readers = self._main, self.producer, self.readers

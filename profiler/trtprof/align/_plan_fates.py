@@ -187,7 +187,10 @@ class Leftovers:
         """A product beside a layer that multiplies what no node of it says."""
         if node.op.op_type in PRODUCTS:
             for index in (*self._down[node.name], *reversed(self._up[node.name])):
-                if self._lacks_product(index):
+                by_name = self.model.graph.by_name
+                if is_product(self.layers[index]) and not any(
+                    by_name[name].op.op_type in PRODUCTS for name in self.model.parts[index]
+                ):
                     return self._take(node, [index], sure=False, why="the layer multiplies, and none of its nodes does")
         return None
 
@@ -251,13 +254,6 @@ class Leftovers:
         if op_type in _SCALES and any(other.op.op_type in PRODUCTS for other in self.model.before[node.name]):
             why = "it folds into the weights of the layer"
         return self._take(node, up[-1:], sure=False, why=why)
-
-    def _lacks_product(self, index: int) -> bool:
-        """Whether a layer convolves or multiplies matrices, and none of its nodes does."""
-        by_name = self.model.graph.by_name
-        return is_product(self.layers[index]) and not any(
-            by_name[name].op.op_type in PRODUCTS for name in self.model.parts[index]
-        )
 
     def _spelled(self, op_type: str, layers: Sequence[int]) -> list[int]:
         """Those of the layers whose Myelin name holds an op, in four letters or in three."""

@@ -134,7 +134,14 @@ def align_trace(
     launches = Launches(launches.row[work.row], launches.early[work.row])
     origins = find_origins(trace.work, trace.graph_nodes)
     origins = origins._replace(node=origins.node[work.row])
-    host = _host(trace, work, launches)
+    host = Host(
+        row=launches.row,
+        pid=trace.work["pid"].to_numpy()[work.row],
+        graph=(trace.work["graph_node"].to_numpy() != 0)[work.row],
+        starts=integers(trace.launches["start_ns"]),
+        ends=integers(trace.launches["end_ns"]),
+        tids=trace.launches["tid"].to_numpy(),
+    )
     ranges = read_ranges(trace.ranges)
     inferences = nest(ranges, np.flatnonzero(ranges.is_run()).astype(np.int32))
     iterations = find_iterations(work, host, ranges, inferences, iteration_range)
@@ -159,17 +166,6 @@ def _check(trace: GpuTrace, work: Work, device: int | None) -> None:
         "the capture holds no kernels",
         why="; ".join(trace.notes) or "nothing ran on a GPU between its start and its end",
         fix="capture CUDA (`nsys profile -t cuda,nvtx`) over the inferences, and check that the window holds them",
-    )
-
-
-def _host(trace: GpuTrace, work: Work, launches: Launches) -> Host:
-    return Host(
-        row=launches.row,
-        pid=trace.work["pid"].to_numpy()[work.row],
-        graph=(trace.work["graph_node"].to_numpy() != 0)[work.row],
-        starts=integers(trace.launches["start_ns"]),
-        ends=integers(trace.launches["end_ns"]),
-        tids=trace.launches["tid"].to_numpy(),
     )
 
 
@@ -198,7 +194,16 @@ class _Totals:
                 why=f"{captured} ns captured, {total} ns attributed",
                 fix="report this bug",
             )
-        per_iteration = self._per_iteration(kept)
+        medians = [0] * len(self.layers)
+        sums = np.zeros(len(kept), dtype=np.int64)
+        for layer, rows in grouped(self.layer):
+            if layer == NO_LAYER or not kept.any():
+                continue
+            sums[:] = 0
+            mine = rows[self.iterations.of_work[rows] >= 0]
+            np.add.at(sums, self.iterations.of_work[mine], self.work.duration[mine])
+            medians[layer] = _median(sums[kept])
+        per_iteration = tuple(medians)
         return TraceAlignment(
             layers=self.layers,
             matches=matches,
@@ -330,18 +335,6 @@ class _Totals:
                 for (_, strategy, confidence), (count, total) in sorted(shares.items())
             ),
         )
-
-    def _per_iteration(self, kept: Bools) -> tuple[int, ...]:
-        medians = [0] * len(self.layers)
-        sums = np.zeros(len(kept), dtype=np.int64)
-        for layer, rows in grouped(self.layer):
-            if layer == NO_LAYER or not kept.any():
-                continue
-            sums[:] = 0
-            mine = rows[self.iterations.of_work[rows] >= 0]
-            np.add.at(sums, self.iterations.of_work[mine], self.work.duration[mine])
-            medians[layer] = _median(sums[kept])
-        return tuple(medians)
 
     def _transfers(self, trace: GpuTrace, counted: Bools, kept: Bools) -> tuple[Transfer, ...]:
         rows = np.flatnonzero(~counted)

@@ -66,7 +66,17 @@ class _Matcher:
         self._paths: dict[str, str] = {}
 
     def run(self) -> tuple[tuple[Layer, ...], tuple[NodeFate, ...]]:
-        self._map_subgraphs()
+        paths = {layer.graph for layer in self.layers if layer.graph}
+        for layer in self.layers:
+            if layer.role != "control":
+                continue
+            node = next((hint for hint in layer.hints if hint in self.graph.by_name), None)
+            if node is None:
+                made = [self._find(layer, tensor) for tensor in present(layer.op.outputs)]
+                node = next((self.graph.producer[key].name for key in made if key in self.graph.producer), None)
+            if node is not None:
+                own = [path for path in paths if path.rpartition("/")[0] == layer.name]
+                self._paths.update((path, f"{node}/{path.rpartition('/')[2]}") for path in own)
         self._identify_tensors()
         for index in range(len(self.layers)):
             self._match(index)
@@ -84,20 +94,6 @@ class _Matcher:
         return matched, fates
 
     # --- which ONNX tensor does an engine tensor hold? --------------------------------------
-
-    def _map_subgraphs(self) -> None:
-        """Engine subgraphs are called after layers, source subgraphs after nodes."""
-        paths = {layer.graph for layer in self.layers if layer.graph}
-        for layer in self.layers:
-            if layer.role != "control":
-                continue
-            node = next((hint for hint in layer.hints if hint in self.graph.by_name), None)
-            if node is None:
-                made = [self._find(layer, tensor) for tensor in present(layer.op.outputs)]
-                node = next((self.graph.producer[key].name for key in made if key in self.graph.producer), None)
-            if node is not None:
-                own = [path for path in paths if path.rpartition("/")[0] == layer.name]
-                self._paths.update((path, f"{node}/{path.rpartition('/')[2]}") for path in own)
 
     def _find(self, layer: Layer, tensor: Tensor) -> Key | None:
         return self.graph.find(self._paths.get(layer.graph, layer.graph), tensor.name)
@@ -205,7 +201,8 @@ class _Matcher:
             for inner, outer in zip(present(layer.op.outputs), self.graph.outputs(ends[-1]), strict=False):
                 self._hold((layer.graph, inner.name), outer)
         if not ends:
-            self._same_forward(layer)
+            if layer.op.op_type in _MOVERS:
+                self._same(layer, layer.op.inputs, layer.op.outputs)
             self.unresolved.add(index)
             return
         region, closed = self._region(index, [*ends, *anchors])
@@ -242,10 +239,6 @@ class _Matcher:
         sides = [next(present(tensors), None) for tensors in (layer.op.inputs, layer.op.outputs)]
         held = [None if side is None else self.holds.get((layer.graph, side.name)) for side in sides]
         return layer.op.op_type in _MOVERS and held[0] is not None and held[0] == held[1]
-
-    def _same_forward(self, layer: Layer) -> None:
-        if layer.op.op_type in _MOVERS:
-            self._same(layer, layer.op.inputs, layer.op.outputs)
 
     def _moves(self, index: int) -> None:
         layer = self.layers[index]

@@ -254,7 +254,10 @@ def align_ort(
     ``guess_ns`` is when the profile began on the collector's clock, as far as known; ``matched`` are the layers as a
     plan's.
     """
-    calls = _calls(trace)
+    # Rows of the calls that launched kernels one by one: those of CUDA graphs were captured elsewhere.
+    kernel = (trace.work["kind"] == "kernel").to_numpy() & (trace.work["graph_node"] == 0).to_numpy()
+    row = find_launches(trace.work, trace.launches).row[kernel]
+    calls = np.unique(row[row >= 0]).astype(np.int64)
     pid, tid, mine = _thread(trace, calls, events)
     held_apart = {layer.name for layer in layers if layer.role == "control"} | {""}
     leaves = events[~events["layer"].astype(object).isin(held_apart)]
@@ -297,13 +300,6 @@ def node_ranges(events: pd.DataFrame, clock: Clock, pid: int, tid: int) -> pd.Da
         },
         columns=list(RANGE_COLUMNS),
     )
-
-
-def _calls(trace: GpuTrace) -> npt.NDArray[np.int64]:
-    """Rows of the calls that launched kernels one by one: those of CUDA graphs were captured elsewhere."""
-    kernel = (trace.work["kind"] == "kernel").to_numpy() & (trace.work["graph_node"] == 0).to_numpy()
-    row = find_launches(trace.work, trace.launches).row[kernel]
-    return np.unique(row[row >= 0]).astype(np.int64)
 
 
 def _thread(trace: GpuTrace, calls: npt.NDArray[np.int64], events: pd.DataFrame) -> tuple[int, int, Bools]:

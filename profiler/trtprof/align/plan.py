@@ -76,7 +76,16 @@ class _Matcher:
     def run(self) -> tuple[tuple[MatchedLayer, ...], tuple[NodeFate, ...]]:
         for index, layer in enumerate(self.layers):
             if self.named[index].nodes:
-                self._take_named(index, layer)
+                named = self.named[index]
+                for node in named.nodes:
+                    self.model.claim(node, index)
+                words = _source(layer)
+                if named.guessed:
+                    self.verdicts[index] = "inferred", f"{words}, though not literally: {_list(named.guessed)}"
+                elif layer.nodes_from == "name" and (tokens(layer) or layer.kind.islower()):
+                    self.verdicts[index] = "inferred", f"{words}, and Myelin calls a layer after one node of several"
+                else:
+                    self.verdicts[index] = "exact", words
         for index, layer in enumerate(self.layers):
             if layer.onnx_range or self._nameless(index):
                 self._take_between_tensors(index, layer)
@@ -112,18 +121,6 @@ class _Matcher:
         return bool(named.added) and not named.unknown
 
     # --- what the plan says itself --------------------------------------------------------------
-
-    def _take_named(self, index: int, layer: PlanLayer) -> None:
-        named = self.named[index]
-        for node in named.nodes:
-            self.model.claim(node, index)
-        words = _source(layer)
-        if named.guessed:
-            self.verdicts[index] = "inferred", f"{words}, though not literally: {_list(named.guessed)}"
-        elif layer.nodes_from == "name" and (tokens(layer) or layer.kind.islower()):
-            self.verdicts[index] = "inferred", f"{words}, and Myelin calls a layer after one node of several"
-        else:
-            self.verdicts[index] = "exact", words
 
     # --- what lies between tensors that both know -------------------------------------------------
 
@@ -305,7 +302,10 @@ class _Matcher:
         """A layer between which and its neighbours no node is left: a step of one that they compute, too."""
         layer = self.layers[index]
         beside = [name for name in feeding if name in served and feeding[name].op.op_type not in VIEWS]
-        hint = self._hint(layer)
+        # The node that the internal tensors of a layer, or the layer itself, are called after.
+        names = [layer.name, *(tensor.name for tensor in (*layer.outputs, *layer.inputs, *layer.constants))]
+        nodes = (self.lookup.near(name) for name in names)
+        hint = next((node for node in nodes if node is not None and not node.constant), None)
         if hint is not None and (not beside or hint.name in beside):
             words = "tensors of the layer are called after it"
             self._infer(index, [hint], f"a step of {hint.name!r}: {words}")
@@ -322,12 +322,6 @@ class _Matcher:
             self.verdicts[index] = "none", "it names neither nodes nor tensors"
         else:
             self.verdicts[index] = "none", "neither its names nor its neighbours lead to one node"
-
-    def _hint(self, layer: PlanLayer) -> Node | None:
-        """The node that the internal tensors of a layer, or the layer itself, are called after."""
-        names = [layer.name, *(tensor.name for tensor in (*layer.outputs, *layer.inputs, *layer.constants))]
-        nodes = (self.lookup.near(name) for name in names)
-        return next((node for node in nodes if node is not None and not node.constant), None)
 
     def _infer(self, index: int, nodes: Iterable[Node], why: str) -> None:
         for node in nodes:

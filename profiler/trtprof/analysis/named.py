@@ -192,22 +192,19 @@ class _Tensors:
                 if stored.written and is_float(tensor.dtype):
                     found.setdefault(self._root(tensor.name), stored.written)
         for at, ((read, _), stored) in enumerate(zip(self._borders, told, strict=True)):
-            operands = self._operands(at)
+            # What the products of a layer multiply; empty where it has none.
+            ops = [node.op for node in self._nodes(self._layers[at])]
+            places = ((op, OPERANDS.get(op.op_type, (0,))) for op in ops if op.op_type in MULTIPLYING)
+            operands = {
+                one.name
+                for op, positions in places
+                for position in positions
+                if position < len(op.inputs) and (one := op.inputs[position]) is not None
+            }
             for tensor in read:
                 if stored.read and is_float(tensor.dtype) and (not operands or tensor.name in operands):
                     found.setdefault(self._root(tensor.name), stored.read)
         return found
-
-    def _operands(self, at: int) -> set[str]:
-        """What the products of a layer multiply; empty where it has none."""
-        ops = [node.op for node in self._nodes(self._layers[at])]
-        places = ((op, OPERANDS.get(op.op_type, (0,))) for op in ops if op.op_type in MULTIPLYING)
-        return {
-            one.name
-            for op, positions in places
-            for position in positions
-            if position < len(op.inputs) and (one := op.inputs[position]) is not None
-        }
 
     def described(self, at: int) -> records.PlanLayer:
         """A layer as a detailed plan would have it, as far as its nodes tell."""

@@ -142,13 +142,17 @@ def totals(nodes: Sequence[Alike]) -> Totals:
         for (domain, op_type), found in sorted(by_op.items())
     ]
     everything = total(op.work for op in ops)
+    macs: dict[str, int] = {}
+    for node, number, _ in nodes:
+        if node.work is not None and node.work.tensor_flops and not node.constant and runs.times[node.graph]:
+            macs[node.work.dtype] = macs.get(node.work.dtype, 0) + node.work.macs * runs.times[node.graph] * number
     return Totals(
         total=msgspec.structs.replace(
             everything,
             bound=combined(everything.bound, runs.bound, "lower" if missing else "exact"),
             note=_note(ops, runs, sum(missing.values())),
         ),
-        macs_by_dtype=_macs_by_dtype(nodes, runs.times),
+        macs_by_dtype=dict(sorted(macs.items())),
         ops=tuple(sorted(ops, key=lambda op: (-op.work.flops, -op.work.bytes, op.op_type))),
         unsupported=tuple(
             records.Unsupported(domain=domain, op_type=op_type, count=count, measured_ns=0, share=0.0, reason=reason)
@@ -170,14 +174,6 @@ def _note(ops: Sequence[records.OpTotal], runs: Runs, unpriced: int) -> str:
     bounded = [f"{op.op_type} ({op.work.bound})" for op in ops if op.work.bound != "exact"]
     decided = "bounded by what data decides: " + ", ".join(bounded) if bounded else ""
     return "; ".join(filter(None, (missing, runs.note, decided)))
-
-
-def _macs_by_dtype(nodes: Sequence[Alike], times: Mapping[str, int]) -> dict[str, int]:
-    macs: dict[str, int] = {}
-    for node, number, _ in nodes:
-        if node.work is not None and node.work.tensor_flops and not node.constant and times[node.graph]:
-            macs[node.work.dtype] = macs.get(node.work.dtype, 0) + node.work.macs * times[node.graph] * number
-    return dict(sorted(macs.items()))
 
 
 def _total(nodes: Sequence[Alike], times: Mapping[str, int]) -> records.Work:

@@ -120,7 +120,7 @@ def parse_term(term: Term, *, complete: bool) -> Fields | None:
     if (
         {"flash", "pytorch_flash"} & set(term.names[:-1])
         or name.startswith(("flash_fwd_", "flash_bwd_"))
-        or _is_flash3(term)
+        or (term.last.name == "device_kernel" and any(arg.names[:1] == ("flash",) for arg in term.last.args or ()))
     ):
         return _flash(name, parts, complete=complete)
     if name in _FLASHINFER:
@@ -193,10 +193,6 @@ def _collectives(parts: list[Part]) -> Fields:
         elif "Epilogue" in part.name and kinds:
             fields.setdefault("dtype_out", kinds[0])
     return fields
-
-
-def _is_flash3(term: Term) -> bool:
-    return term.last.name == "device_kernel" and any(arg.names[:1] == ("flash",) for arg in term.last.args or ())
 
 
 def _flash(name: str, parts: list[Part], *, complete: bool) -> Fields:

@@ -28,7 +28,10 @@ from trtprof.diagnose.ledger import COPIES, FROM_DEVICE, TO_DEVICE
 @run_rule("HO502", "copies of inputs and outputs", order=70, thresholds=("host_share",))
 def judge(case: Case) -> Claim | str:
     """All rows of copies over the bus as one finding, once they make up enough of the latency."""
-    there, back, captured = case.row(TO_DEVICE), case.row(FROM_DEVICE), _captured_ns(case)
+    # What at least of the copies while nothing else ran went over the bus: all but what else was copied or set.
+    bus = sum(one.per_iteration_ns for one in _over_the_bus(case))
+    others = sum(one.per_iteration_ns for one in case.transfers) - bus
+    there, back, captured = case.row(TO_DEVICE), case.row(FROM_DEVICE), min(max(case.row(COPIES) - others, 0), bus)
     total = there + back + captured
     share = format_percent(case.share(total))
     if case.share(total) < case.thresholds.host_share:
@@ -59,13 +62,6 @@ def judge(case: Case) -> Claim | str:
 
 def _over_the_bus(case: Case) -> list[Transfer]:
     return [one for one in case.transfers if one.name in (trace.TO_DEVICE, trace.FROM_DEVICE)]
-
-
-def _captured_ns(case: Case) -> int:
-    """What at least of the copies while nothing else ran went over the bus: all but what else was copied or set."""
-    bus = sum(one.per_iteration_ns for one in _over_the_bus(case))
-    others = sum(one.per_iteration_ns for one in case.transfers) - bus
-    return min(max(case.row(COPIES) - others, 0), bus)
 
 
 def _words(moved: Transfer) -> str:

@@ -54,7 +54,8 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     if kernel is None or kernel.name.unit != "simt":
         return named_unit(kernel)
     # The roof is that of the tensor cores where they take the dtype. Where bytes reach it, they would not help.
-    scalar_ns, attainable = _on_cuda_cores(case, layer), _on_tensor_cores(layer)
+    flops = layer.work.tensor_flops if layer.work is not None else 0
+    scalar_ns, attainable = (flops * 1e9 / _scalar_peak(case, product_dtype(layer))), _on_tensor_cores(layer)
     if scalar_ns <= attainable:
         return (
             f"at their peak the CUDA cores take {format_ns(scalar_ns)}, no more than the {format_ns(attainable)} that "
@@ -101,12 +102,6 @@ def _by_name(case: Case, layer: LayerResult) -> Loss | str:
         _allow(case) if dtype == "fp32" else f"try {more_kernels(case)}",
         0.5,
     )
-
-
-def _on_cuda_cores(case: Case, layer: LayerResult) -> float:
-    """The least time in ns of the products on the CUDA cores."""
-    flops = layer.work.tensor_flops if layer.work is not None else 0
-    return flops * 1e9 / _scalar_peak(case, product_dtype(layer))
 
 
 def _scalar_peak(case: Case, dtype: str) -> float:

@@ -60,6 +60,8 @@ def check(case: Case) -> Iterator[Claim]:
     worst = max(layers, key=lambda layer: (savings[layer.name], layer.name))
     now = sum(layer.measured_ns for layer in layers)
     saved = sum(savings[layer.name] for layer in layers)
+    tf32 = "allow TF32 (without --noTF32), or " if tf32_off(case.spec, case.ceilings) else ""
+    build = "trtprof run MODEL --fp16" if case.tensorrt else "trtprof run MODEL --backend tensorrt --fp16"
     yield Claim(
         where=f"{len(layers)} fp32 product{'s' if len(layers) > 1 else ''}, largest {worst.name}",
         evidence=(
@@ -67,7 +69,7 @@ def check(case: Case) -> Iterator[Claim]:
             f"of {format_rate(full, 'FLOP/s')}; fp16 has {format_rate(half, 'FLOP/s')} ({case.peaks_from}), where the "
             f"same share of the roofline takes {format_ns(now - saved)}{_by_tf32(case, layers)}"
         ),
-        remedy=_remedy(case),
+        remedy=(f"{tf32}build in fp16 ({build}), and compare the outputs with those of fp32"),
         layers={layer.name: savings[layer.name] for layer in layers},
         confidence=0.5,
     )
@@ -109,9 +111,3 @@ def _by_tf32(case: Case, layers: list[LayerResult]) -> str:
     saved = sum(_saving(layer, peak, bytes_share=1.0) for layer in layers)
     now = sum(layer.measured_ns for layer in layers)
     return f"; TF32 is off, with it {format_ns(now - saved)}"
-
-
-def _remedy(case: Case) -> str:
-    tf32 = "allow TF32 (without --noTF32), or " if tf32_off(case.spec, case.ceilings) else ""
-    build = "trtprof run MODEL --fp16" if case.tensorrt else "trtprof run MODEL --backend tensorrt --fp16"
-    return f"{tf32}build in fp16 ({build}), and compare the outputs with those of fp32"
