@@ -68,14 +68,9 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         probes_ns=capture.probe_ns,
     )
     return evidence, Subject(
-        ceilings=ceilings,
-        device=device,
-        source=source,
-        backend=engine.backend,
-        version=request.version,
-        created=request.created,
-        command=request.command,
-    )
+        ceilings=ceilings, device=device, source=source, backend=engine.backend, version=request.version,
+        created=request.created, command=request.command,
+    )  # fmt: skip
 
 
 def _in_execution_order(layers: Sequence[Layer], kernels: pd.DataFrame) -> list[Layer]:

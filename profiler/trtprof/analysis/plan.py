@@ -76,15 +76,12 @@ def price_matched(
     works = tuple(None if cost.work is None else scaled(cost.work, cost.runs) for cost in costs)
     document = records.EnginePlan(
         facts=msgspec.structs.replace(facts, era=facts.era or plan.era, notes=(*facts.notes, *plan.notes)),
-        bindings=plan.bindings,
-        layers=layers,
-        works=works,
-        fates=fates,
+        bindings=plan.bindings, layers=layers, works=works, fates=fates,
         op_types={
             node.name: f"{node.op.domain}::{node.op.op_type}" if node.op.domain else node.op.op_type for node in nodes
         },
         summary=summarise(layers, works, fates, edges=[edge.edge for edge in edges], bindings=plan.bindings),
-    )
+    )  # fmt: skip
     return told_by_names(PricedPlan(document, tuple(costs), tuple(accesses), outputs, edges), [()] * len(costs))
 
 
@@ -191,12 +188,8 @@ def model_of_plan(bindings: Sequence[records.PlanBinding], name: str, path: str)
         opsets={},
         inputs=tuple(
             records.InputTensor(
-                name=binding.name,
-                dtype=binding.dtype or "unknown",
-                shape=known(binding),
-                declared=dims(binding) or (),
-                kind="none",
-                values="not run here",
+                name=binding.name, dtype=binding.dtype or "unknown", shape=known(binding),
+                declared=dims(binding) or (), kind="none", values="not run here",
             )
             for binding in bindings
             if binding.mode == "input"
@@ -206,7 +199,7 @@ def model_of_plan(bindings: Sequence[records.PlanBinding], name: str, path: str)
             for binding in bindings
             if binding.mode == "output"
         ),
-    )
+    )  # fmt: skip
 
 
 def traffic_of(priced: PricedPlan, cache_bytes: int) -> tuple[Traffic, ...]:

@@ -143,15 +143,8 @@ def _timeline(
     layer_at, layers = pd.factorize(layer.astype(str).replace("", None).to_numpy()[order])
     name_at, names = pd.factorize(name.astype(str).to_numpy()[order])
     return Timeline(
-        iteration=iteration,
-        duration_ns=last - first,
-        lanes=tuple(lanes),
-        layers=tuple(map(str, layers)),
-        names=tuple(map(str, names)),
-        lane=tuple(lane[order].tolist()),
-        layer=tuple(layer_at.tolist()),
-        name=tuple(name_at.tolist()),
-        start_ns=tuple((start[order] - first).tolist()),
-        dur_ns=tuple(duration[order].tolist()),
-        note=note,
-    )
+        iteration=iteration, duration_ns=last - first, lanes=tuple(lanes), layers=tuple(map(str, layers)),
+        names=tuple(map(str, names)), lane=tuple(lane[order].tolist()), layer=tuple(layer_at.tolist()),
+        name=tuple(name_at.tolist()), start_ns=tuple((start[order] - first).tolist()),
+        dur_ns=tuple(duration[order].tolist()), note=note,
+    )  # fmt: skip

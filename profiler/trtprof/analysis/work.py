@@ -97,14 +97,9 @@ def inspection_of(source: records.Source) -> records.Inspection:
         nodes.append(msgspec.structs.replace(node, work=work))
     found = totals([Alike(node, 1, reasons.get(node.name, "")) for node in nodes])
     return records.Inspection(
-        schema_version=records.SCHEMA_VERSION,
-        model=source.model,
-        total=found.total,
-        macs_by_dtype=found.macs_by_dtype,
-        ops=found.ops,
-        nodes=tuple(nodes),
-        unsupported=found.unsupported,
-    )
+        schema_version=records.SCHEMA_VERSION, model=source.model, total=found.total,
+        macs_by_dtype=found.macs_by_dtype, ops=found.ops, nodes=tuple(nodes), unsupported=found.unsupported,
+    )  # fmt: skip
 
 
 class Alike(NamedTuple):
@@ -195,22 +190,17 @@ def scaled(work: records.Work, times: int) -> records.Work:
     if times == 1:
         return work
     return msgspec.structs.replace(
-        work,
-        tensor_flops=work.tensor_flops * times,
-        vector_flops=work.vector_flops * times,
-        special={name: count * times for name, count in work.special.items()},
-        bytes_read=work.bytes_read * times,
-        bytes_written=work.bytes_written * times,
-        bytes_parameters=work.bytes_parameters * times,
-        bound=work.bound if times else "exact",
-        fast_flops=work.fast_flops * times,
+        work, tensor_flops=work.tensor_flops * times, vector_flops=work.vector_flops * times,
+        special={name: count * times for name, count in work.special.items()}, bytes_read=work.bytes_read * times,
+        bytes_written=work.bytes_written * times, bytes_parameters=work.bytes_parameters * times,
+        bound=work.bound if times else "exact", fast_flops=work.fast_flops * times,
         unsure=records.Unsure(
             tensor_flops=work.unsure.tensor_flops * times,
             vector_flops=work.unsure.vector_flops * times,
             special={name: count * times for name, count in work.unsure.special.items()},
             bytes=work.unsure.bytes * times,
         ),
-    )
+    )  # fmt: skip
 
 
 class Runs(NamedTuple):

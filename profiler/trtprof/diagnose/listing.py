@@ -20,20 +20,15 @@ def _sheet(rule: Rule, config: Config) -> RuleSheet:
     # What is told of a plan has no time to be large or small.
     every = () if rule.plan else OF_EVERY_FINDING
     return RuleSheet(
-        code=rule.code,
-        title=rule.title,
-        order=rule.order,
-        summary=rule.doc.strip().partition("\n")[0].rstrip("."),
-        what=rule.section("What"),
-        why=rule.section("Why"),
-        remedy=rule.section("Try"),
+        code=rule.code, title=rule.title, order=rule.order, summary=rule.doc.strip().partition("\n")[0].rstrip("."),
+        what=rule.section("What"), why=rule.section("Why"), remedy=rule.section("Try"),
         thresholds=tuple(_threshold(name, config) for name in Thresholds._fields if name in rule.thresholds),
         rungs=ANSWERS[rule.code].names if rule.code in ANSWERS else (),
         no_rung=WITHOUT.get(rule.code, "" if rule.code in ANSWERS else "no rung says that it answers this rule"),
         thresholds_of_every_finding=tuple(
             _threshold(name, config) for name in Thresholds._fields if name in every and name not in rule.thresholds
         ),
-    )
+    )  # fmt: skip
 
 
 def _threshold(name: str, config: Config) -> RuleThreshold:
