@@ -8,33 +8,11 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from trtprof.align import _gpu_names as _names
+from trtprof.align import _gpu_order as _order
 from trtprof.align._gpu_columns import KERNEL, Bools, Codes, Ints, Work
 from trtprof.align._gpu_iterations import Host, Iterations
 from trtprof.align._gpu_launches import AMBIGUOUS, MISSING, Launches, Origins
-from trtprof.align._gpu_names import (
-    MYELIN,
-    OTHER,
-    TENSORRT,
-    LayerNames,
-    Tactics,
-    is_run,
-    is_whole_graph,
-    running_profile,
-    without_counters,
-)
-from trtprof.align._gpu_order import (
-    BETWEEN,
-    COUNTERPART,
-    HELPER,
-    NO_ANCHOR,
-    SAME_TACTIC,
-    TACTIC_COUNT,
-    TOO_FEW,
-    TOO_MANY,
-    UNNAMED,
-    UNORDERED,
-    place_kernels,
-)
 from trtprof.align._gpu_ranges import NO_LAYER, LayerRanges, Located, Ranges
 from trtprof.base.nested_ranges import NestedRanges, distinct
 from trtprof.base.plan_words import MYELIN_KIND
@@ -67,7 +45,7 @@ HOWS = (
     How("helper", "inferred", "between kernels of this layer, or a sum of what its split product left"),
 )
 _LAUNCH, _LAUNCH_TACTIC, _LAUNCH_ORDER, _EARLY, _GRAPH, _GRAPH_TACTIC, _GRAPH_ORDER, _TACTIC = range(1, 9)
-_PLACED = {SAME_TACTIC: 9, COUNTERPART: 10, BETWEEN: 11, HELPER: 12}
+_PLACED = {_order.SAME_TACTIC: 9, _order.COUNTERPART: 10, _order.BETWEEN: 11, _order.HELPER: 12}
 
 # Why neither the launch nor the graph node led to a layer.
 _CAUSES = (
@@ -81,12 +59,12 @@ _CAUSES = (
 )
 _OUTSIDE, _NO_LAUNCH, _MANY_LAUNCHES, _SHARED, _NO_NODE, _MANY_NODES, _NODE_OUTSIDE = range(7)
 _LATER = {
-    UNNAMED: "its name is no tactic of the plan",
-    TACTIC_COUNT: "its name fits more layers, or fewer, than there are such kernels",
-    TOO_MANY: "its name is no tactic of the plan, and more layers than kernels are left between its neighbours",
-    TOO_FEW: "its name is no tactic of the plan, and fewer layers than kernels are left between its neighbours",
-    NO_ANCHOR: "its name is no tactic of the plan, and on its stream no kernel before or behind it has a layer",
-    UNORDERED: "its name is no tactic of one layer alone, and it is in no iteration",
+    _order.UNNAMED: "its name is no tactic of the plan",
+    _order.TACTIC_COUNT: "its name fits more layers, or fewer, than there are such kernels",
+    _order.TOO_MANY: "its name is no tactic of the plan, and more layers than kernels are left between its neighbours",
+    _order.TOO_FEW: "its name is no tactic of the plan, and fewer layers than kernels are left between its neighbours",
+    _order.NO_ANCHOR: "its name is no tactic of the plan, and on its stream no kernel before or behind it has a layer",
+    _order.UNORDERED: "its name is no tactic of one layer alone, and it is in no iteration",
 }
 
 
@@ -126,16 +104,16 @@ class Attribution:
             self.profile = 0
         else:
             self.layers = tuple(layers)
-            used = distinct(ranges.name[(ranges.kind != OTHER) & ranges.nests]).tolist()
-            self.profile, why = running_profile(self.layers, (ranges.names[code] for code in used), kernels)
+            used = distinct(ranges.name[(ranges.kind != _names.OTHER) & ranges.nests]).tolist()
+            self.profile, why = _names.running_profile(self.layers, (ranges.names[code] for code in used), kernels)
             if why:
                 notes.append(f"the plan has several optimisation profiles; {self.profile} is taken: {why}")
-            names = LayerNames(self.layers)
+            names = _names.LayerNames(self.layers)
 
             def finder(name: str, domain: int) -> tuple[int, ...]:
                 return names.find(name, domain, self.profile)
 
-        self.tactics = Tactics(self.layers)
+        self.tactics = _names.Tactics(self.layers)
         self._by_name: dict[int, tuple[int, ...]] = {}
         self.layer_ranges = LayerRanges(ranges, finder, inferences)
         if layers is not None and self.layer_ranges.unknown:
@@ -175,7 +153,7 @@ class Attribution:
     def reason(self, cause: int, later: int) -> str:
         """In words, why a kernel has no layer."""
         words = [_CAUSES[cause]]
-        if not self.from_ranges and (later != UNNAMED or self.tactics):
+        if not self.from_ranges and (later != _order.UNNAMED or self.tactics):
             words.append(_LATER[later])
         return "; ".join(words)
 
@@ -269,7 +247,7 @@ class Attribution:
         # Copies within the device that no range says a layer did, nor that none did.
         inside = np.array(["DtoD" in name for name in self.work.names] or [False], dtype=np.bool_)
         copies: Bools = ~self.kernel & inside[self.work.name]
-        placed = place_kernels(
+        placed = _order.place_kernels(
             self.work,
             self.iterations.of_work,
             self.layer,
@@ -307,9 +285,10 @@ def _layers_of_ranges(
     ranges: Ranges, marks: frozenset[str]
 ) -> tuple[tuple[MatchedLayer, ...], Callable[[str, int], tuple[int, ...]]]:
     """A layer for each name of TensorRT's ranges, or where it made none for that of any range, first come first."""
-    trt = ranges.nests & (ranges.kind != OTHER)
+    trt = ranges.nests & (ranges.kind != _names.OTHER)
     inner = np.array(
-        [not is_run(name) and not is_whole_graph(name) for name in ranges.names] or [False], dtype=np.bool_
+        [not _names.is_run(name) and not _names.is_whole_graph(name) for name in ranges.names] or [False],
+        dtype=np.bool_,
     )
     own = bool((trt & inner[ranges.name]).any())
     allowed = inner if own else np.array([name not in marks for name in ranges.names] or [False], dtype=np.bool_)
@@ -320,9 +299,12 @@ def _layers_of_ranges(
     codes = codes[np.lexsort((codes, began[codes]))]
     place: dict[str, int] = {}
     for code in codes.tolist():
-        place.setdefault(without_counters(ranges.names[code]), len(place))
-    others = {without_counters(ranges.names[code]) for code in distinct(ranges.name[ranges.kind != MYELIN]).tolist()}
-    kinds = {TENSORRT, MYELIN} if own else {OTHER, TENSORRT, MYELIN}
+        place.setdefault(_names.without_counters(ranges.names[code]), len(place))
+    others = {
+        _names.without_counters(ranges.names[code])
+        for code in distinct(ranges.name[ranges.kind != _names.MYELIN]).tolist()
+    }
+    kinds = {_names.TENSORRT, _names.MYELIN} if own else {_names.OTHER, _names.TENSORRT, _names.MYELIN}
     layers = tuple(
         MatchedLayer(
             layer=PlanLayer(name=name, kind="" if name in others else MYELIN_KIND),
@@ -332,7 +314,7 @@ def _layers_of_ranges(
     )
 
     def find(name: str, domain: int) -> tuple[int, ...]:
-        index = place.get(without_counters(name)) if domain in kinds else None
+        index = place.get(_names.without_counters(name)) if domain in kinds else None
         return () if index is None else (index,)
 
     return layers, find

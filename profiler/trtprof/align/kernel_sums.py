@@ -17,19 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from trtprof.align._gpu_names import (
-    MYELIN,
-    OTHER,
-    TENSORRT,
-    LayerNames,
-    Tactics,
-    domain_kind,
-    is_run,
-    is_whole_graph,
-    running_profile,
-    short_name,
-    without_counters,
-)
+from trtprof.align import _gpu_names as _names
 from trtprof.align.gpu_kernels import _coverage, _most_time_first, _weaker
 from trtprof.base.errors import CaptureError, UsageError
 from trtprof.base.plan_words import MYELIN_KIND
@@ -82,7 +70,7 @@ class _Sum(NamedTuple):
     total_ns: int
     median_ns: int
     range: str = ""
-    domain: int = OTHER
+    domain: int = _names.OTHER
     nests: bool = False
     thread: tuple[int, int] = (-1, -1)
     range_count: int = 0
@@ -91,7 +79,7 @@ class _Sum(NamedTuple):
     @property
     def runs(self) -> bool:
         """Whether the range is TensorRT's own around an inference."""
-        return self.nests and self.domain == TENSORRT and is_run(self.range)
+        return self.nests and self.domain == _names.TENSORRT and _names.is_run(self.range)
 
 
 class _Piece(NamedTuple):
@@ -157,9 +145,9 @@ def _size(printed: object) -> str:
 def _range(printed: str) -> tuple[int, str]:
     """Whose domain a range is of, and its name, from what is printed: ``TensorRT:conv1``, ``:mine``, ``mine``."""
     domain, colon, name = printed.partition(":")
-    kind = domain_kind(domain) if colon else OTHER
+    kind = _names.domain_kind(domain) if colon else _names.OTHER
     # The name of Myelin's domain ends in a colon itself.
-    return kind, (printed if kind == OTHER else name).removeprefix(":")
+    return kind, (printed if kind == _names.OTHER else name).removeprefix(":")
 
 
 class _Sums:
@@ -170,42 +158,44 @@ class _Sums:
     ) -> None:
         self._rows, self._by_range = rows, by_range
         self._notes: list[str] = []
-        self._own = any(self._names_a_layer(row) and row.domain != OTHER for row in rows)
+        self._own = any(self._names_a_layer(row) and row.domain != _names.OTHER for row in rows)
         self._from_ranges = layers is None and any(self._names_a_layer(row) for row in rows)
         self._from_kernels = layers is None and not self._from_ranges
         self._find: _Find
         if layers is not None:
             self._layers = tuple(layers)
             kernels = {(row.kernel, "") for row in rows}
-            ranges = {row.range for row in rows if row.nests and row.domain != OTHER}
-            profile, why = running_profile(self._layers, sorted(ranges), sorted(kernels))
+            ranges = {row.range for row in rows if row.nests and row.domain != _names.OTHER}
+            profile, why = _names.running_profile(self._layers, sorted(ranges), sorted(kernels))
             if why:
                 self._notes.append(f"the plan has several optimisation profiles; {profile} is taken: {why}")
-            names = LayerNames(self._layers)
+            names = _names.LayerNames(self._layers)
             self._find = lambda name, domain: names.find(name, domain, profile)
         elif self._from_ranges:
             if not self._own:
                 _refuse_nested(rows)
-            used = [row for row in rows if self._names_a_layer(row) and (not self._own or row.domain != OTHER)]
-            place = _places(without_counters(row.range) for row in used)
-            others = {without_counters(row.range) for row in rows if row.domain != MYELIN}
+            used = [row for row in rows if self._names_a_layer(row) and (not self._own or row.domain != _names.OTHER)]
+            place = _places(_names.without_counters(row.range) for row in used)
+            others = {_names.without_counters(row.range) for row in rows if row.domain != _names.MYELIN}
             self._layers = tuple(
                 _bare(name, "known by its NVTX range alone", "" if name in others else MYELIN_KIND) for name in place
             )
-            kinds = (TENSORRT, MYELIN) if self._own else (OTHER,)
+            kinds = (_names.TENSORRT, _names.MYELIN) if self._own else (_names.OTHER,)
             self._find = lambda name, domain: (
-                (place[without_counters(name)],) if domain in kinds and without_counters(name) in place else ()
+                (place[_names.without_counters(name)],)
+                if domain in kinds and _names.without_counters(name) in place
+                else ()
             )
         else:
             place = _places(row.kernel for row in rows)
             self._layers = tuple(_bare(name, _ITSELF, "kernel") for name in place)
             self._find = lambda name, _: (place[name],)
         self._runs = tuple(runs) or (1,) * len(self._layers)
-        self._tactics = Tactics(self._layers)
+        self._tactics = _names.Tactics(self._layers)
 
     @staticmethod
     def _names_a_layer(row: _Sum) -> bool:
-        return row.nests and not is_run(row.range) and not is_whole_graph(row.range)
+        return row.nests and not _names.is_run(row.range) and not _names.is_whole_graph(row.range)
 
     def result(self) -> SumsAlignment:
         if self._from_ranges and not self._own:
@@ -283,9 +273,9 @@ class _Sums:
         found = [
             (row, hits) for row in rows if self._names_a_layer(row) and (hits := self._find(row.range, row.domain))
         ]
-        outer = [(row, hits) for row, hits in found if row.domain != MYELIN]
-        same = {short_name(row.range) for row, _ in outer}
-        return outer, [(row, hits) for row, hits in found if row.domain == MYELIN and row.range not in same]
+        outer = [(row, hits) for row, hits in found if row.domain != _names.MYELIN]
+        same = {_names.short_name(row.range) for row, _ in outer}
+        return outer, [(row, hits) for row, hits in found if row.domain == _names.MYELIN and row.range not in same]
 
     def _of_range(self, row: _Sum, hits: tuple[int, ...], count: int, total_ns: int) -> _Piece:
         rounds = row.range_count
@@ -296,12 +286,14 @@ class _Sums:
             return _Piece(by_tactic.pop(), row, count, total_ns, "exact", _SHARED_TACTIC)
         if total_ns != row.total_ns:
             return _Piece(hits[0], row, count, total_ns, "inferred", _AROUND, rounds)
-        return _Piece(hits[0], row, count, total_ns, "inferred" if row.domain == OTHER else "exact", _IN_RANGE, rounds)
+        return _Piece(
+            hits[0], row, count, total_ns, "inferred" if row.domain == _names.OTHER else "exact", _IN_RANGE, rounds
+        )
 
     def _left(self, row: _Sum, count: int, total_ns: int, reason: str) -> _Piece:
         """What no range leads to a layer: perhaps the name of the kernel does."""
         if self._from_kernels:
-            return _Piece(self._find(row.kernel, OTHER)[0], row, count, total_ns, "none", _ITSELF)
+            return _Piece(self._find(row.kernel, _names.OTHER)[0], row, count, total_ns, "none", _ITSELF)
         hits = self._tactics.find(row.kernel, "")
         if len(hits) == 1:
             return _Piece(hits[0], row, count, total_ns, "exact", _TACTIC, count)
@@ -373,7 +365,7 @@ def _refuse_nested(rows: Iterable[_Sum]) -> None:
     for row in rows:
         if not row.nests:
             continue
-        name = without_counters(row.range)
+        name = _names.without_counters(row.range)
         other = seen.setdefault((row.thread, row.kernel), name)
         if other != name:
             raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -179,22 +179,19 @@ def _expectations(
     once = expectations_of(
         evidence.engine, lambda works: expect(works, spec, subject.ceilings, tf32=tf32, correction=correction)
     )
-    return tuple(_all_runs(one, cost.runs) for one, cost in zip(once, costs, strict=True)), corrected
+    times = ("expected_ns", "expected_p10_ns", "expected_p90_ns")
+    return tuple(_all_runs(one, cost.runs, *times) for one, cost in zip(once, costs, strict=True)), corrected
 
 
 _ON_A_CPU = "expectations are of GPUs: no CPU was measured"
 
 
-def _all_runs(one: records.Expectation, runs: int) -> records.Expectation:
-    def times(ns: int | None) -> int | None:
-        return None if ns is None else ns * runs
+T = TypeVar("T", records.Expectation, records.Estimate)
 
-    return msgspec.structs.replace(
-        one,
-        expected_ns=times(one.expected_ns),
-        expected_p10_ns=times(one.expected_p10_ns),
-        expected_p90_ns=times(one.expected_p90_ns),
-    )
+
+def _all_runs(one: T, runs: int, *names: str) -> T:
+    """A record with these times or bytes of one run of a layer as those of all its runs in an inference."""
+    return msgspec.structs.replace(one, **{name: ns * runs for name in names if (ns := getattr(one, name)) is not None})
 
 
 def _rows(
@@ -245,11 +242,9 @@ def _of_inference(estimate: records.Estimate | None, runs: int) -> records.Estim
     """The estimate of all the runs of a layer in one inference, from that of one."""
     if estimate is None or runs == 1:
         return estimate
-    return msgspec.structs.replace(
-        estimate, ideal_ns=estimate.ideal_ns * runs, attainable_ns=estimate.attainable_ns * runs,
-        roofline_ns=estimate.roofline_ns * runs, terms={name: ns * runs for name, ns in estimate.terms.items()},
-        dram_bytes=estimate.dram_bytes * runs, cache_bytes=estimate.cache_bytes * runs,
-    )  # fmt: skip
+    terms = {name: ns * runs for name, ns in estimate.terms.items()}
+    counts = ("ideal_ns", "attainable_ns", "roofline_ns", "dram_bytes", "cache_bytes")
+    return msgspec.structs.replace(_all_runs(estimate, runs, *counts), terms=terms)
 
 
 def _dtype(matched: records.MatchedLayer, layer: records.Layer, work: records.Work | None, *, own: bool) -> str:

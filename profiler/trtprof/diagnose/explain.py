@@ -17,8 +17,6 @@ from trtprof.diagnose import RULES, Case, Claim, Rule
 from trtprof.diagnose.rank import diagnose
 from trtprof.diagnose.reasons import little_time, near_roof, no_work, unpriced
 
-"""Layers that an error names."""
-
 
 def rule_of(code: str) -> Rule:
     """A rule by its code, however it is spelled."""
