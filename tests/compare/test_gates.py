@@ -277,13 +277,7 @@ TIMES = st.integers(0, 10**12)
     unit=st.sampled_from(["%", "us"]),
 )
 def test_the_answer_is_that_of_the_interval(
-    before: int,
-    after: int,
-    half: float,
-    allowed: tuple[int | None, int | None],
-    threshold: float,
-    what: str,
-    unit: str,
+    before: int, after: int, half: float, allowed: tuple[int | None, int | None], threshold: float, what: str, unit: str
 ) -> None:
     unit = "%" if what == "gap-to-roof" else unit
     found = answer(f"{what}>{threshold!r}{unit}", comparison(before, after, half, allowed=allowed))

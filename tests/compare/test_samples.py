@@ -12,15 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trtprof.compare import samples as compare_samples
-from trtprof.compare.samples import (
-    block_length,
-    change_of,
-    discoveries,
-    drift_of,
-    level_of,
-    t_quantile,
-    t_tails,
-)
+from trtprof.compare.samples import block_length, change_of, discoveries, drift_of, level_of, t_quantile, t_tails
 
 Samples = npt.NDArray[np.float64]
 

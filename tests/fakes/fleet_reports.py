@@ -10,15 +10,7 @@ import msgspec
 from tests.fakes import fleets
 from tests.fakes.report_factory import HOSTILE_NAMES
 from trtprof.base import fleet_table
-from trtprof.base.records import (
-    SCHEMA_VERSION,
-    Fleet,
-    FleetCell,
-    FleetKernel,
-    FleetLoss,
-    FleetRow,
-    FleetVerb,
-)
+from trtprof.base.records import SCHEMA_VERSION, Fleet, FleetCell, FleetKernel, FleetLoss, FleetRow, FleetVerb
 from trtprof.flows.fleet import summary
 from trtprof.flows.fleet.cells import Asked, AskedModel, AskedTarget
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tests.fakes.report_factory import typical as run
-from trtprof.base.records import (
-    SCHEMA_VERSION,
-    BestRungs,
-    Interval,
-    Rung,
-    RungCheck,
-    RungKind,
-    RungVerdict,
-    Tried,
-)
+from trtprof.base.records import SCHEMA_VERSION, BestRungs, Interval, Rung, RungCheck, RungKind, RungVerdict, Tried
 
 
 def rung(

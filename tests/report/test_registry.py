@@ -12,17 +12,7 @@ from tests.fakes import comparison_factory, plan_factory
 from tests.fakes.report_factory import typical
 from trtprof.base.errors import UsageError
 from trtprof.base.records import FleetComparison, Record, Run
-from trtprof.report import (
-    CONTENT,
-    REPORTERS,
-    ReportOptions,
-    document_of,
-    for_path,
-    formats_of,
-    get,
-    render,
-    reporter,
-)
+from trtprof.report import CONTENT, REPORTERS, ReportOptions, document_of, for_path, formats_of, get, render, reporter
 from trtprof.report.tables import tables_of
 
 

@@ -5,15 +5,7 @@ import pytest
 
 from tests.fakes.report_factory import all_unmatched, make_run, of_engine, on_gpu, one_layer, typical
 from tests.fakes.timeline_factory import timed
-from trtprof.base.records import (
-    BarrierPart,
-    Confirmation,
-    CounterCheck,
-    LadderStep,
-    PluginCandidate,
-    Run,
-    RunGraph,
-)
+from trtprof.base.records import BarrierPart, Confirmation, CounterCheck, LadderStep, PluginCandidate, Run, RunGraph
 from trtprof.report.tables import TABLES, Cell, table_of
 
 

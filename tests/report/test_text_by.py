@@ -70,8 +70,7 @@ names = st.sampled_from("abcdefgh")
 
 @given(
     st.lists(
-        st.tuples(st.lists(names, max_size=4, unique=True), st.integers(0, 10**6), st.booleans(), names),
-        max_size=8,
+        st.tuples(st.lists(names, max_size=4, unique=True), st.integers(0, 10**6), st.booleans(), names), max_size=8
     ),
     st.dictionaries(names, st.none() | st.integers(0, 10**9)),
 )

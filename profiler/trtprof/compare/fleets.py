@@ -207,11 +207,7 @@ class _Pairs:
             "latency": sure, "expected": by_expected, "bound": by_bound,
         }  # fmt: skip
         self.ns = tuple(
-            np.select(
-                [sure, by_expected, by_bound],
-                [self.latency[at], self.expected[at], self.bound[at]],
-                np.nan,
-            )
+            np.select([sure, by_expected, by_bound], [self.latency[at], self.expected[at], self.bound[at]], np.nan)
             for at in (0, 1)
         )
         size = len(self.b)

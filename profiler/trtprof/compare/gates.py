@@ -137,9 +137,7 @@ def _threshold(text: str, number: float, unit: str, units: Sequence[Unit], examp
     if "cells" in units and not unit:
         if number < 0 or not math.isfinite(number):
             raise UsageError(
-                f"--gate {text} is not possible",
-                why="there are never fewer than 0 cells",
-                fix=f"such as {examples}",
+                f"--gate {text} is not possible", why="there are never fewer than 0 cells", fix=f"such as {examples}"
             )
         return number, "cells"
     if unit.lower() not in NS_BY_UNIT:

@@ -782,12 +782,7 @@ def _bench_sides(found: PluginBench) -> Iterator[tuple[PluginBench, str, BenchSi
 _SIDES = (
     *_part(0, _text("plugin", "its name", of="name"), _text("gpu", "that ran it"), _text("verdict", "of the engine")),
     _text("of", "kernel: alone; engine: the whole inference", of=itemgetter(1)),
-    *_part(
-        2,
-        _text("what", "which side"),
-        _ns("median_ns", "fact", "of its turns"),
-        _count("n", "fact", "samples"),
-    ),
+    *_part(2, _text("what", "which side"), _ns("median_ns", "fact", "of its turns"), _count("n", "fact", "samples")),
     *_part(
         3,
         _number("gain", "fact", "time before over after", of="value"),

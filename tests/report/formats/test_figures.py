@@ -13,13 +13,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from tests.fakes.report_factory import (
-    CASES,
-    many,
-    on_gpu,
-    one_layer,
-    typical,
-)
+from tests.fakes.report_factory import CASES, many, on_gpu, one_layer, typical
 from trtprof.base import units
 from trtprof.base.errors import MissingError
 from trtprof.base.records import LedgerRow, Run
@@ -66,9 +60,7 @@ def test_every_run_has_both_pictures(case: str, figure: Figure) -> None:
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_the_bytes_are_the_same_whatever_the_settings_of_the_user(
-    figure: Figure,
-) -> None:
+def test_the_bytes_are_the_same_whatever_the_settings_of_the_user(figure: Figure) -> None:
     import matplotlib as mpl
 
     run = typical()

@@ -9,18 +9,8 @@ import msgspec
 import pytest
 
 from tests.fakes.page_factory import with_panels
-from tests.fakes.report_factory import (
-    CASES,
-    hostile,
-    layer,
-    make_run,
-    many,
-    of_engine,
-    typical,
-)
-from trtprof.base.records import (
-    Run,
-)
+from tests.fakes.report_factory import CASES, hostile, layer, make_run, many, of_engine, typical
+from trtprof.base.records import Run
 from trtprof.report import ReportOptions, get, render
 from trtprof.report._format import perturbation
 from trtprof.report._templates import asset, digest, sentence

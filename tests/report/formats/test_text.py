@@ -7,15 +7,7 @@ from types import FrameType
 import msgspec
 import pytest
 
-from tests.fakes.report_factory import (
-    CASES,
-    make_run,
-    many,
-    of_engine,
-    on_gpu,
-    one_layer,
-    typical,
-)
+from tests.fakes.report_factory import CASES, make_run, many, of_engine, on_gpu, one_layer, typical
 from tests.fakes.support import columns
 from trtprof.base import units
 from trtprof.base.records import ClockSummary, Confirmation, CounterCheck, LedgerRow, Match, Run

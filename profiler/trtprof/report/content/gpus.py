@@ -130,10 +130,7 @@ def _sheet(sheets: Sequence[GpuSheet]) -> Iterator[list[Block]]:
     sheet = sheets[0]
     spec = sheet.spec
     about = [("driver", ", ".join(spec.nvml_names)), ("from", spec.origin)]
-    yield [
-        Notes((_described(spec),)),
-        Pairs(tuple(Pair(label, text, None, "") for label, text in about if text)),
-    ]
+    yield [Notes((_described(spec),)), Pairs(tuple(Pair(label, text, None, "") for label, text in about if text))]
     sources: dict[str, int] = {}
     rows = []
     for label, name, figure in _figures(spec):

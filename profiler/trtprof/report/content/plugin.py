@@ -193,10 +193,7 @@ def _numbers(brief: PluginBrief) -> Iterator[Pair]:
 def _ladder(brief: PluginBrief) -> Iterator[Block]:
     if brief.ladder:
         yield Table(
-            columns=(
-                Column("gain", right=True, least=7, kind="estimate"),
-                Column("step", cut="wrap", least=12),
-            ),
+            columns=(Column("gain", right=True, least=7, kind="estimate"), Column("step", cut="wrap", least=12)),
             rows=[_step(step) for step in brief.ladder],
             title="cheaper ways, each to be tried before a kernel is written",
         )
@@ -451,9 +448,7 @@ def _next(found: Plugin) -> Iterator[Block]:
 def bench_document(found: PluginBench, options: ReportOptions) -> Document:  # noqa: ARG001 - it has the signature of all
     """The verdict, its doubts, whether outputs are right, both sides alone and in the engine."""
     return Document(
-        title=f"Plugin {found.name} on {found.gpu}: {found.verdict}",
-        titled=False,
-        sections=tuple(_bench(found)),
+        title=f"Plugin {found.name} on {found.gpu}: {found.verdict}", titled=False, sections=tuple(_bench(found))
     )
 
 
@@ -488,11 +483,7 @@ def _bench(found: PluginBench) -> Iterator[Section]:
 def _outputs(found: PluginBench) -> Iterator[Block]:
     if found.checks:
         yield Table(
-            columns=(
-                Column("outputs"),
-                Column("off by", right=True),
-                Column("of", cut="wrap", least=12),
-            ),
+            columns=(Column("outputs"), Column("off by", right=True), Column("of", cut="wrap", least=12)),
             rows=[_output(one) for one in found.checks],
             title="outputs on the GPU; off by: the largest error over what is allowed",
         )

@@ -7,13 +7,7 @@ from trtprof.base.units import format_ns
 from trtprof.report import ReportOptions, content_of
 from trtprof.report.document import Column, Document, Heading, Notes, Row, Section, Span, Table, Under, name, sections
 
-_OUTCOMES = {
-    "claims": "says",
-    "run": "says",
-    "taken": "silent",
-    "dropped": "silent",
-    "silent": "silent",
-}
+_OUTCOMES = {"claims": "says", "run": "says", "taken": "silent", "dropped": "silent", "silent": "silent"}
 
 
 @content_of(RuleListing)

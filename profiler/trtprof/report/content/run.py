@@ -18,12 +18,7 @@ from trtprof.base.records import Finding, LayerResult, LedgerRow, PluginCandidat
 from trtprof.kernel_names.parse import parse
 from trtprof.report import ReportOptions, _roofline, content_of
 from trtprof.report._cells import cells
-from trtprof.report._format import (
-    count,
-    ledger_gap_ns,
-    perturbation,
-    signed_percent,
-)
+from trtprof.report._format import count, ledger_gap_ns, perturbation, signed_percent
 from trtprof.report.content import _screen
 from trtprof.report.content import plan as plans
 from trtprof.report.content._views import Row as ViewRow

@@ -37,11 +37,7 @@ def document(found: Tried, options: ReportOptions) -> Document:
         title=f"Tried: {found.model.name}",
         titled=False,
         sections=sections(
-            [_head(found)],
-            [_table(found, options)],
-            list(_best(found)),
-            [Notes(tuple(_notes(found)))],
-            _unfit(found),
+            [_head(found)], [_table(found, options)], list(_best(found)), [Notes(tuple(_notes(found)))], _unfit(found)
         ),
     )
 

@@ -10,13 +10,7 @@ import re
 
 import msgspec
 
-from trtprof.base.records import (
-    SCHEMA_VERSION,
-    CeilingsDocument,
-    EnginePlan,
-    Record,
-    Run,
-)
+from trtprof.base.records import SCHEMA_VERSION, CeilingsDocument, EnginePlan, Record, Run
 from trtprof.report import ReportOptions, reporter
 from trtprof.report._format import plain
 
