@@ -16,16 +16,8 @@ from typing import Any
 
 import msgspec
 
+from trtprof.base import records
 from trtprof.base.errors import UsageError
-from trtprof.base.records import (
-    SCHEMA_VERSION,
-    Comparison,
-    Comparisons,
-    Expectation,
-    LayerResult,
-    RegionChange,
-    least_sure,
-)
 from trtprof.base.run_folder import RunFolder
 from trtprof.compare import gates as gating
 from trtprof.compare.causes import Parts, ledger_of, parts_of
@@ -40,7 +32,7 @@ from trtprof.compare.verdict import verdict_of
 __all__ = ["compare"]
 
 
-def compare(sides: Sequence[Sequence[Path | RunFolder]], gates: Sequence[str] = ()) -> Comparisons:
+def compare(sides: Sequence[Sequence[Path | RunFolder]], gates: Sequence[str] = ()) -> records.Comparisons:
     """Compare runs with the first of them.
 
     Args:
@@ -55,7 +47,7 @@ def compare(sides: Sequence[Sequence[Path | RunFolder]], gates: Sequence[str] = 
         )
     loaded = _told_apart([load_side([_folder(run) for run in runs]) for runs in sides])
     found = tuple(_comparison(loaded[0], after) for after in loaded[1:])
-    return gating.judged(Comparisons(schema_version=SCHEMA_VERSION, comparisons=found), asked)
+    return gating.judged(records.Comparisons(schema_version=records.SCHEMA_VERSION, comparisons=found), asked)
 
 
 def _folder(run: Path | RunFolder) -> RunFolder:
@@ -72,7 +64,7 @@ def _told_apart(sides: Sequence[Runs]) -> list[Runs]:
     return found
 
 
-def _comparison(before: Runs, after: Runs) -> Comparison:
+def _comparison(before: Runs, after: Runs) -> records.Comparison:
     match = match_nodes(before.graph, after.graph)
     regions = regions_of(before, after, match)
     parts = parts_of(regions, before, after)
@@ -84,7 +76,7 @@ def _comparison(before: Runs, after: Runs) -> Comparison:
     )
     ledger = ledger_of(parts, before, after)
     gone, new = findings_apart(before, after, regions)
-    return Comparison(
+    return records.Comparison(
         before=before.side,
         after=after.side,
         verdict=verdict_of(before.side, after.side, latency, ledger, changes),
@@ -98,8 +90,10 @@ def _comparison(before: Runs, after: Runs) -> Comparison:
     )
 
 
-def _region_change(region: Region, parts: Parts, times: RegionTimes | None, before: Runs, after: Runs) -> RegionChange:
-    return RegionChange(
+def _region_change(
+    region: Region, parts: Parts, times: RegionTimes | None, before: Runs, after: Runs
+) -> records.RegionChange:
+    return records.RegionChange(
         name=region.name,
         op_types=op_types(region, before, after),
         nodes_before=tuple(before.graph.names[at] for at in region.nodes_before),
@@ -125,27 +119,27 @@ def _region_change(region: Region, parts: Parts, times: RegionTimes | None, befo
     )
 
 
-def _kernels(layers: Sequence[LayerResult]) -> tuple[str, ...]:
+def _kernels(layers: Sequence[records.LayerResult]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kernel.kernel for layer in layers for kernel in layer.kernels))
 
 
-def _dtype(layers: Sequence[LayerResult]) -> str:
+def _dtype(layers: Sequence[records.LayerResult]) -> str:
     return ", ".join(dict.fromkeys(layer.dtype for layer in layers if layer.dtype))
 
 
-def _attainable(layers: Sequence[LayerResult]) -> int | None:
+def _attainable(layers: Sequence[records.LayerResult]) -> int | None:
     known = [layer.attainable_ns for layer in layers if layer.attainable_ns is not None]
     return sum(known) if known and len(known) == len(layers) else None
 
 
-def _expected(layers: Sequence[LayerResult]) -> Expectation | None:
+def _expected(layers: Sequence[records.LayerResult]) -> records.Expectation | None:
     if not layers or any(layer.expected_ns is None for layer in layers):
         return None
-    return Expectation(
+    return records.Expectation(
         expected_ns=sum(layer.expected_ns or 0 for layer in layers),
         expected_p10_ns=sum(layer.expected_p10_ns or 0 for layer in layers),
         expected_p90_ns=sum(layer.expected_p90_ns or 0 for layer in layers),
-        expected_basis=least_sure(layers),
+        expected_basis=records.least_sure(layers),
     )
 
 

@@ -60,22 +60,15 @@ MEANING: dict[ChangeCause, str] = {
     "unexplained": "kernels are timed under a profiler, the latency is not: what the two disagree about",
 }
 
-SPEED_STEP = 0.005
-"""A change of clock by less is none."""
+SPEED_STEP = 0.005  # A change of clock by less is none
 
 
 class Parts(NamedTuple):
-    """What the difference of a region is made of.
+    """What the difference of a region is made of."""
 
-    Attributes:
-        ns: By cause; sums to the difference.
-        reason: In words, what was seen.
-        estimated: Whether a part of it was estimated, which makes an estimate of the rest as well.
-    """
-
-    ns: dict[ChangeCause, int]
-    reason: str
-    estimated: bool
+    ns: dict[ChangeCause, int]  # By cause; sums to the difference
+    reason: str  # In words, what was seen
+    estimated: bool  # Whether a part of it was estimated, which makes an estimate of the rest as well
 
 
 class _Taken(NamedTuple):

@@ -63,21 +63,13 @@ Answer = Literal["passed", "failed", "inconclusive"]
 
 
 class Measured(NamedTuple):
-    """Cells that were measured on both sides: logarithms of their ratios.
+    """Cells that were measured on both sides: logarithms of their ratios."""
 
-    Attributes:
-        at: Places in `FleetComparison.cells`.
-        log: After over before.
-        low: Of the interval.
-        high: Of the interval.
-        freedom: Degrees of freedom of the error that chance is told by.
-    """
-
-    at: npt.NDArray[np.int64]
-    log: npt.NDArray[np.float64]
-    low: npt.NDArray[np.float64]
-    high: npt.NDArray[np.float64]
-    freedom: npt.NDArray[np.float64]
+    at: npt.NDArray[np.int64]  # Places in `FleetComparison.cells`
+    log: npt.NDArray[np.float64]  # After over before
+    low: npt.NDArray[np.float64]  # Of the interval
+    high: npt.NDArray[np.float64]  # Of the interval
+    freedom: npt.NDArray[np.float64]  # Degrees of freedom of the error that chance is told by
 
 
 def parse(texts: Sequence[str]) -> tuple[Gate, ...]:

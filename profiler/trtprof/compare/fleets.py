@@ -32,20 +32,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from trtprof.base import records
 from trtprof.base.fleet_table import REST, WHICH, Patterns, each_once
-from trtprof.base.records import (
-    SCHEMA_VERSION,
-    FleetCause,
-    FleetCell,
-    FleetCellChange,
-    FleetComparison,
-    FleetGroupChange,
-    FleetKernelChange,
-    FleetOutcome,
-    FleetQuantity,
-    FleetRename,
-    FleetSide,
-)
 from trtprof.base.units import format_percent
 from trtprof.compare import fleet_gates as gating
 from trtprof.compare.fleet_gates import Measured, cells_words
@@ -54,10 +42,8 @@ from trtprof.compare.samples import LEVEL, MEDIAN, PRIOR_RUNS, RUN_TO_RUN, disco
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RATE = 1 - LEVEL
-"""Most of the cells that are called slower or faster that may be so by chance, on average."""
-FEWEST_MODELS = 3
-"""Models in which kernels of a pattern must have moved for it to be told."""
+RATE = 1 - LEVEL  # Most of the cells that are called slower or faster that may be so by chance, on average
+FEWEST_MODELS = 3  # Models in which kernels of a pattern must have moved for it to be told
 _NOISE = 3 * math.sqrt(2) * RUN_TO_RUN[MEDIAN]
 """A logarithm of a ratio of two times of kernels that is no more than this may be chance."""
 COLUMNS = (
@@ -65,44 +51,33 @@ COLUMNS = (
     "bound_ns", "expected_ns", "run", "started",
 )  # fmt: skip
 """Columns of the rows that are looked at."""
-KERNELS = (*WHICH, "kernels")
-"""Those that are read in pieces: of all rows they would fill the memory."""
+KERNELS = (*WHICH, "kernels")  # Those that are read in pieces: of all rows they would fill the memory
 
-ORDER: tuple[FleetOutcome, ...] = get_args(FleetOutcome)
+ORDER: tuple[records.FleetOutcome, ...] = get_args(records.FleetOutcome)
 _CODE = {answer: at for at, answer in enumerate(ORDER)}
 _NOT_ASKED, _NOT_ANSWERED, _FAILED, _DONE = range(4)
 _UNREST = 1.3
 """Where the middle half of the differences is so many times as wide as the intervals say, these are in doubt."""
-_ENOUGH = 30
-"""Cells from which on that can be told."""
+_ENOUGH = 30  # Cells from which on that can be told
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 
 class FleetOf(NamedTuple):
-    """What a comparison looks at of a fleet.
+    """What a comparison looks at of a fleet."""
 
-    Attributes:
-        name: What to call it.
-        folder: Where it is.
-        cells: What it asks now.
-        rows: What came of them, with `COLUMNS` at least; of other cells rows are left out.
-        kernels: The same with `KERNELS`, in any order and any number; of other rows they are passed over.
-        prices: An hour of a target, where that is known.
-        currency: Of the prices.
-    """
-
-    name: str
-    folder: str
-    cells: Sequence[FleetCell]
-    rows: pa.Table
+    name: str  # What to call it
+    folder: str  # Where it is
+    cells: Sequence[records.FleetCell]  # What it asks now
+    rows: pa.Table  # What came of them, with `COLUMNS` at least; of other cells rows are left out
+    # The same with `KERNELS`, in any order and any number; of other rows they are passed over
     kernels: Iterable[pa.Table] = ()
-    prices: Mapping[str, float] = {}
-    currency: str = ""
+    prices: Mapping[str, float] = {}  # An hour of a target, where that is known
+    currency: str = ""  # Of the prices
 
 
-def compare(before: FleetOf, after: FleetOf, gates: Sequence[str] = ()) -> FleetComparison:
+def compare(before: FleetOf, after: FleetOf, gates: Sequence[str] = ()) -> records.FleetComparison:
     """Set a fleet against another one, or against itself at another time.
 
     Args:
@@ -111,8 +86,8 @@ def compare(before: FleetOf, after: FleetOf, gates: Sequence[str] = ()) -> Fleet
     asked = gating.parse(gates)
     pairs = _Pairs(before, after)
     order = pairs.order()
-    found = FleetComparison(
-        schema_version=SCHEMA_VERSION,
+    found = records.FleetComparison(
+        schema_version=records.SCHEMA_VERSION,
         before=_side(before, pairs.before),
         after=_side(after, pairs.after),
         verdict="",
@@ -131,7 +106,7 @@ def compare(before: FleetOf, after: FleetOf, gates: Sequence[str] = ()) -> Fleet
     return _with(found, gates=tuple(gating.judge(gate, found, pairs.measured(order), prices) for gate in asked))
 
 
-def _with(found: FleetComparison, **changes: Any) -> FleetComparison:
+def _with(found: records.FleetComparison, **changes: Any) -> records.FleetComparison:
     import msgspec
 
     return msgspec.structs.replace(found, **changes)
@@ -203,7 +178,7 @@ class _Pairs:
         # Where the expectation stayed and the bound did not, the bound is what changed.
         by_bound &= ~by_expected | ((self.expected[0] == self.expected[1]) & (self.bound[0] != self.bound[1]))
         by_expected &= ~by_bound
-        self.told: dict[FleetQuantity, npt.NDArray[np.bool_]] = {
+        self.told: dict[records.FleetQuantity, npt.NDArray[np.bool_]] = {
             "latency": sure, "expected": by_expected, "bound": by_bound,
         }  # fmt: skip
         self.ns = tuple(
@@ -310,9 +285,9 @@ class _Pairs:
         places = np.flatnonzero(self.sure)
         return Measured(rank[places], self.log[places], self.low[places], self.high[places], self.freedom[places])
 
-    def changes(self, order: Sequence[int]) -> Iterator[FleetCellChange]:
+    def changes(self, order: Sequence[int]) -> Iterator[records.FleetCellChange]:
         """A record a cell."""
-        names: dict[int, FleetQuantity] = {}
+        names: dict[int, records.FleetQuantity] = {}
         for quantity, places in self.told.items():
             names |= dict.fromkeys(np.flatnonzero(places).tolist(), quantity)
         columns = [_counts(each) for pair in (self.ns, self.expected, self.bound) for each in pair]
@@ -326,7 +301,7 @@ class _Pairs:
         reasons = self._reasons()
         for at in order:
             cell, old = self.cells[at], self.befores[at]
-            yield FleetCellChange(
+            yield records.FleetCellChange(
                 model=cell.model,
                 was=old.model if old is not None and old.model != cell.model else "",
                 path=cell.path,
@@ -387,7 +362,9 @@ def _exact(column: Numbers) -> list[float | None]:
     return [None if math.isnan(value) else value for value in column.tolist()]
 
 
-def _renamed(before: Sequence[FleetCell], after: Sequence[FleetCell]) -> tuple[dict[str, str], tuple[FleetRename, ...]]:
+def _renamed(
+    before: Sequence[records.FleetCell], after: Sequence[records.FleetCell]
+) -> tuple[dict[str, str], tuple[records.FleetRename, ...]]:
     """The new names of models of ``before``: of those whose name went, where one new name has their content."""
     contents = [{cell.model: cell.sha256 for cell in cells} for cells in (before, after)]
     gone = {name: sha for name, sha in contents[0].items() if name not in contents[1]}
@@ -396,10 +373,14 @@ def _renamed(before: Sequence[FleetCell], after: Sequence[FleetCell]) -> tuple[d
             for names, many in ((names, Counter(names.values())) for names in (gone, new))]  # fmt: skip
     found = {name: once[1][sha] for sha, name in once[0].items() if sha in once[1]}
     cells = Counter(cell.model for cell in before if cell.model in found)
-    return found, tuple(FleetRename(before=old, after=name, cells=cells[old]) for old, name in sorted(found.items()))
+    return found, tuple(
+        records.FleetRename(before=old, after=name, cells=cells[old]) for old, name in sorted(found.items())
+    )
 
 
-def _joined(before: Sequence[FleetCell], after: Sequence[FleetCell], names: Mapping[str, str]) -> tuple[Places, Places]:
+def _joined(
+    before: Sequence[records.FleetCell], after: Sequence[records.FleetCell], names: Mapping[str, str]
+) -> tuple[Places, Places]:
     """Places of the same cells on both sides; -1 where a side has it not."""
     places = {identity: at for at, identity in enumerate(_identities(before, names))}
     found: list[tuple[int, int]] = [
@@ -410,7 +391,7 @@ def _joined(before: Sequence[FleetCell], after: Sequence[FleetCell], names: Mapp
     return table[:, 0], table[:, 1]
 
 
-def _identities(cells: Sequence[FleetCell], names: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
+def _identities(cells: Sequence[records.FleetCell], names: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
     seen: Counter[tuple[Any, ...]] = Counter()
     for cell in cells:
         name = names.get(cell.model, cell.model)
@@ -421,10 +402,10 @@ def _identities(cells: Sequence[FleetCell], names: Mapping[str, str]) -> Iterato
         yield (*same, seen[same])
 
 
-def _side(side: FleetOf, columns: _Columns) -> FleetSide:
+def _side(side: FleetOf, columns: _Columns) -> records.FleetSide:
     status = Counter(columns.status[:-1].tolist())
     started = sorted(filter(None, columns.texts("started")[:-1].tolist()))
-    return FleetSide(
+    return records.FleetSide(
         name=side.name,
         folder=side.folder,
         cells=len(side.cells),
@@ -439,7 +420,7 @@ def _side(side: FleetOf, columns: _Columns) -> FleetSide:
 # --- cells taken together -------------------------------------------------------------------
 
 
-def _groups(pairs: _Pairs) -> Iterator[FleetGroupChange]:
+def _groups(pairs: _Pairs) -> Iterator[records.FleetGroupChange]:
     """The fleet, each target, each tag and each model, of measured cells and of estimates."""
     estimates = (pairs.told["expected"] | pairs.told["bound"]) & ~np.isnan(pairs.log)
     for kind, places in (("fact", np.flatnonzero(pairs.sure)), ("estimate", np.flatnonzero(estimates))):
@@ -470,7 +451,7 @@ def _codes(names: Sequence[Any]) -> tuple[Places, list[Any]]:
 
 def _means(
     pairs: _Pairs, places: Places, codes: Places, names: Sequence[str], machine: Places, by: Any, kind: Any
-) -> Iterator[FleetGroupChange]:
+) -> Iterator[records.FleetGroupChange]:
     count = np.bincount(codes, minlength=len(names))
     mean = np.bincount(codes, pairs.log[places], len(names)) / count
     together = codes * (machine.max() + 1) + machine
@@ -486,7 +467,7 @@ def _means(
     words = ("slower", "faster") if kind == "fact" else ("estimate rose", "estimate fell")
     more, less = (np.bincount(codes, answer == _CODE[word], len(names)) for word in words)  # type: ignore[index]
     for at, name in enumerate(names):
-        yield FleetGroupChange(
+        yield records.FleetGroupChange(
             by=by,
             name=name,
             kind=kind,
@@ -502,7 +483,7 @@ def _means(
 # --- kernels --------------------------------------------------------------------------------
 
 
-def _kernels(pairs: _Pairs) -> list[FleetKernelChange]:
+def _kernels(pairs: _Pairs) -> list[records.FleetKernelChange]:
     told = pairs.told["latency"], pairs.told["expected"]
     at = np.flatnonzero(np.logical_or(*told))
     if not len(at):
@@ -520,7 +501,7 @@ def _kernels(pairs: _Pairs) -> list[FleetKernelChange]:
     )
 
 
-def _patterns(pairs: _Pairs, both: Any, at: Places, patterns: Patterns, kind: Any) -> list[FleetKernelChange]:
+def _patterns(pairs: _Pairs, both: Any, at: Places, patterns: Patterns, kind: Any) -> list[records.FleetKernelChange]:
     if both.empty:
         return []
     models, model_names = _codes([pairs.cells[each].model for each in at.tolist()])
@@ -547,7 +528,7 @@ def _patterns(pairs: _Pairs, both: Any, at: Places, patterns: Patterns, kind: An
         made, half = made[kept], half[kept]
     made = made.assign(half=half).merge(told[told.models >= FEWEST_MODELS].reset_index(), on=pattern)
     return [
-        FleetKernelChange(
+        records.FleetKernelChange(
             pattern=patterns.names[row.pattern][0],
             dtype=patterns.names[row.pattern][1],
             target=target_names[row.target],
@@ -614,8 +595,7 @@ def _times(side: _Columns, places: Places, ran: npt.NDArray[np.bool_], patterns:
     return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
 
-_CELL = 32
-"""Bits of a number that tell a pattern; the others tell a cell."""
+_CELL = 32  # Bits of a number that tell a pattern; the others tell a cell
 
 
 def _on_both(before: tuple[Any, ...], after: tuple[Any, ...]) -> Any:
@@ -634,7 +614,7 @@ def _on_both(before: tuple[Any, ...], after: tuple[Any, ...]) -> Any:
 # --- causes, and words ----------------------------------------------------------------------
 
 
-def _causes(pairs: _Pairs) -> list[FleetCause]:
+def _causes(pairs: _Pairs) -> list[records.FleetCause]:
     """What both sides do not have the same, by what it was and is, with most changes first."""
     counted: dict[tuple[Any, ...], Counter[str]] = {}
     answers = [ORDER[code] for code in pairs.code.tolist()]
@@ -646,7 +626,7 @@ def _causes(pairs: _Pairs) -> list[FleetCause]:
             counter["cells"] += 1
             counter[answers[at]] += 1
     found = [
-        FleetCause(
+        records.FleetCause(
             what=what,
             before=before,
             after=after,
@@ -667,7 +647,9 @@ def _causes(pairs: _Pairs) -> list[FleetCause]:
     )  # fmt: skip
 
 
-def _ends(pairs: _Pairs, what: str, old: FleetCell | None, cell: FleetCell, at: int) -> tuple[str, str, str]:
+def _ends(
+    pairs: _Pairs, what: str, old: records.FleetCell | None, cell: records.FleetCell, at: int
+) -> tuple[str, str, str]:
     if old is None or what == "nothing recorded":
         return "", "", ""
     if what == "model content":
@@ -682,11 +664,11 @@ def _ends(pairs: _Pairs, what: str, old: FleetCell | None, cell: FleetCell, at: 
     return getattr(old, field), getattr(cell, field), ""
 
 
-def _options(cell: FleetCell) -> str:
+def _options(cell: records.FleetCell) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(cell.options.items())) or "none"
 
 
-def _verdict(found: FleetComparison) -> str:
+def _verdict(found: records.FleetComparison) -> str:
     """All that counts, in a sentence."""
     counts = found.counts
     measured = sum(counts.get(name, 0) for name in ("slower", "faster", "not significant"))
@@ -736,7 +718,7 @@ def _doubts(pairs: _Pairs) -> Iterator[str]:
         )
 
 
-def _notes(pairs: _Pairs, found: FleetComparison) -> Iterator[str]:
+def _notes(pairs: _Pairs, found: records.FleetComparison) -> Iterator[str]:
     doubtful = [
         np.count_nonzero((side.texts("doubts")[:-1] != "") & (side.status[:-1] == _DONE))
         for side in (pairs.before, pairs.after)

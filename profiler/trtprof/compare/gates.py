@@ -42,24 +42,16 @@ EXAMPLES = "latency>3%, lost>5%, gap-to-roof>2%, latency>0.1ms, lost>50us"
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(.*)", re.IGNORECASE)
 _WORK = ("work changed", "precision changed", "fusion changed", "only before", "only after")
 """Causes that change what the roofline allows for a reason other than its ceilings."""
-_MOST_TIMES = 100
-"""A sample so many times as large is not worth asking for: the change is as large as the threshold."""
+_MOST_TIMES = 100  # A sample so many times as large is not worth asking for: the change is as large as the threshold
 
 
 class Gate(NamedTuple):
-    """One gate as asked for.
+    """One gate as asked for."""
 
-    Attributes:
-        text: As written.
-        what: The quantity.
-        threshold: In percent (percentage points of ``gap-to-roof``), ns, or a number of cells of a fleet.
-        unit: Which of these.
-    """
-
-    text: str
-    what: str
-    threshold: float
-    unit: Unit
+    text: str  # As written
+    what: str  # The quantity
+    threshold: float  # In percent (percentage points of ``gap-to-roof``), ns, or a number of cells of a fleet
+    unit: Unit  # Which of these
 
 
 # --- what is asked for ----------------------------------------------------------------------

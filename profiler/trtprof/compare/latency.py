@@ -14,21 +14,13 @@ from trtprof.compare.sides import Runs, probe_noise, unrest
 
 
 class _QuantileChange(NamedTuple):
-    """A change with what is known of the speed of the machine.
+    """A change with what is known of the speed of the machine."""
 
-    Attributes:
-        change: By the samples alone.
-        levels: In whole ns.
-        difference: With its interval, in ns.
-        ratio: With its interval.
-        speed: Logarithm of how much longer the machine alone makes it, where that may be part of it; else 0.
-    """
-
-    change: Change
-    levels: tuple[int, int]
-    difference: Interval
-    ratio: Interval
-    speed: float
+    change: Change  # By the samples alone
+    levels: tuple[int, int]  # In whole ns
+    difference: Interval  # With its interval, in ns
+    ratio: Interval  # With its interval
+    speed: float  # Logarithm of how much longer the machine alone makes it, where that may be part of it; else 0
 
     @property
     def answer(self) -> Significance:
@@ -160,10 +152,8 @@ def _quantile_change(change: Change, levels: tuple[int, int], shift: float, spee
     )
 
 
-_ALIKE = 3.0
-"""Runs of a side that differ by more than so many standard deviations are not alike."""
-_SAME_CLOCK = 0.005
-"""A clock that differs by less is the same."""
+_ALIKE = 3.0  # Runs of a side that differ by more than so many standard deviations are not alike
+_SAME_CLOCK = 0.005  # A clock that differs by less is the same
 _QUIET_STEP = 0.10
 """Speed probes must differ by more to say something of the quieter part of a run: they look at other moments."""
 

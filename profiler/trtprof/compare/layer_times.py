@@ -24,10 +24,8 @@ RUN_TO_RUN = 0.06
 """Standard deviation of the median time of a layer from run to run of the same thing, over its mean, where nothing else
 is known. Measured by ``scripts/bench/compare.py``, which prints it for the machine that it runs on."""
 PRIOR_RUNS = 8.0
-_DEVIATIONS = 1.4826
-"""Standard deviations to a median absolute deviation, of a normal distribution."""
-_DEPENDENT = 4.0
-"""Inferences in a row are alike: as many of them count as one."""
+_DEVIATIONS = 1.4826  # Standard deviations to a median absolute deviation, of a normal distribution
+_DEPENDENT = 4.0  # Inferences in a row are alike: as many of them count as one
 _MEDIAN_OVER_MEAN = math.sqrt(math.pi / 2)
 """By what the error of a median is larger than that of a mean of samples from a normal distribution."""
 

@@ -25,43 +25,28 @@ FORMAT_OPS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLi
 """Ops that bring a value into another format, and compute nothing of the model."""
 
 _RADII = (4, 2, 1)
-_MOST_NEIGHBOURS = 64
-"""What more nodes read, such as a mask, tells little of each of them."""
+_MOST_NEIGHBOURS = 64  # What more nodes read, such as a mask, tells little of each of them
 _FITTING = 0.5
 """Share of the edges between nodes of the same names that must be on both sides for names to count; where there are
 no such edges, the share of nodes that must have the same names."""
 
 
 class NodeGraph(NamedTuple):
-    """The nodes of a model and who reads from whom, format changes looked through.
+    """The nodes of a model and who reads from whom, format changes looked through."""
 
-    Attributes:
-        names: Unique names, in graph order.
-        op_types: Of each.
-        places: Of each, the subgraph that it is in, without names of nodes.
-        before: Of each, the nodes that it reads from.
-        after: Of each, the nodes that read from it.
-    """
-
-    names: tuple[str, ...]
-    op_types: tuple[str, ...]
-    places: tuple[str, ...]
-    before: tuple[tuple[int, ...], ...]
-    after: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...]  # Unique names, in graph order
+    op_types: tuple[str, ...]  # Of each
+    places: tuple[str, ...]  # Of each, the subgraph that it is in, without names of nodes
+    before: tuple[tuple[int, ...], ...]  # Of each, the nodes that it reads from
+    after: tuple[tuple[int, ...], ...]  # Of each, the nodes that read from it
 
 
 class NodeMatch(NamedTuple):
-    """Nodes of an earlier model that are nodes of a later one, as places in `NodeGraph.names`.
+    """Nodes of an earlier model that are nodes of a later one, as places in `NodeGraph.names`."""
 
-    Attributes:
-        pairs: Earlier -> later.
-        placed: Those of the earlier ones that were found by their place.
-        replaced: Groups of nodes that took each other's place.
-    """
-
-    pairs: dict[int, int]
-    placed: frozenset[int]
-    replaced: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    pairs: dict[int, int]  # Earlier -> later
+    placed: frozenset[int]  # Those of the earlier ones that were found by their place
+    replaced: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # Groups of nodes that took each other's place
 
 
 def node_graph(run: Run, source: Source | None = None) -> NodeGraph:

@@ -23,31 +23,18 @@ KERNELS_OF_NO_LAYER = "kernels of no layer"
 
 
 class Region(NamedTuple):
-    """A part of the model on both sides.
+    """A part of the model on both sides."""
 
-    Attributes:
-        name: What to call it.
-        before: Layers of the earlier side.
-        after: Layers of the later side.
-        nodes_before: Places of its nodes in the earlier `NodeGraph`.
-        nodes_after: In the later one.
-        pairs: Of its nodes, those that are the same: earlier place, later place.
-        replaced: Whether nodes of it took the place of others.
-        match: How its nodes were found to be the same.
-        extra_before: Kernel time that belongs to no layer.
-        extra_after: Of the later side.
-    """
-
-    name: str
-    before: tuple[LayerResult, ...]
-    after: tuple[LayerResult, ...]
-    nodes_before: tuple[int, ...]
-    nodes_after: tuple[int, ...]
-    pairs: tuple[tuple[int, int], ...]
-    replaced: bool
-    match: Literal["same names", "same place", "only before", "only after"]
-    extra_before: int = 0
-    extra_after: int = 0
+    name: str  # What to call it
+    before: tuple[LayerResult, ...]  # Layers of the earlier side
+    after: tuple[LayerResult, ...]  # Layers of the later side
+    nodes_before: tuple[int, ...]  # Places of its nodes in the earlier `NodeGraph`
+    nodes_after: tuple[int, ...]  # In the later one
+    pairs: tuple[tuple[int, int], ...]  # Of its nodes, those that are the same: earlier place, later place
+    replaced: bool  # Whether nodes of it took the place of others
+    match: Literal["same names", "same place", "only before", "only after"]  # How its nodes were found to be the same
+    extra_before: int = 0  # Kernel time that belongs to no layer
+    extra_after: int = 0  # Of the later side
 
     @property
     def before_ns(self) -> int:

@@ -44,8 +44,7 @@ Samples = npt.NDArray[np.float64]
 LEVEL = 0.95
 RESAMPLES = 2000
 SEED = 20041
-FEWEST = 5
-"""Samples of a run below which nothing is said of their spread."""
+FEWEST = 5  # Samples of a run below which nothing is said of their spread
 
 MEDIAN, LOWER_DECILE = 0.5, 0.1
 RUN_TO_RUN = {MEDIAN: 0.01, LOWER_DECILE: 0.009}
@@ -53,68 +52,42 @@ RUN_TO_RUN = {MEDIAN: 0.01, LOWER_DECILE: 0.009}
 
 Measured by ``scripts/bench/compare.py``, which prints it for the machine that it runs on.
 """
-PRIOR_RUNS = 8.0
-"""Degrees of freedom that `RUN_TO_RUN` counts as: so many, and a few runs, weigh about the same."""
+PRIOR_RUNS = 8.0  # Degrees of freedom that `RUN_TO_RUN` counts as: so many, and a few runs, weigh about the same
 
-_PRIOR_DRIFT = 2.0
-"""Degrees of freedom of what the phases within runs say of how runs differ."""
+_PRIOR_DRIFT = 2.0  # Degrees of freedom of what the phases within runs say of how runs differ
 _BINS = 256
-_SERIES = 4096
-"""A longer run is thinned to so many consecutive batches before its dependence is looked at."""
+_SERIES = 4096  # A longer run is thinned to so many consecutive batches before its dependence is looked at
 _FEWEST_BLOCKS, _MOST_BLOCKS = 12, 128
 _COARSE, _FINE = 8, 32
-_UNDISTURBED = 0.375
-"""Share of the segments of a run that are taken for undisturbed where a low quantile is asked for."""
-_DEVIATIONS = 1.4826
-"""Standard deviations to a median absolute deviation, of a normal distribution."""
+_UNDISTURBED = 0.375  # Share of the segments of a run that are taken for undisturbed where a low quantile is asked for
+_DEVIATIONS = 1.4826  # Standard deviations to a median absolute deviation, of a normal distribution
 _DRIFT_RATIO = 1.72
 """The 90 % point of chi-square with 7 degrees of freedom, over 7: what chance makes of the variance of 8 segments."""
 
 
 class Spread(NamedTuple):
-    """What moves the medians of a side, each as a standard deviation in ns, of one of its runs.
+    """What moves the medians of a side, each as a standard deviation in ns, of one of its runs."""
 
-    Attributes:
-        within: By chance within the run.
-        drift: By phases as long as the run.
-        between: From run to run, as pooled with what is known beforehand.
-        freedom: Degrees of freedom of ``between``.
-        apart: Between the lowest and the highest of its runs; 0 of a single one.
-    """
-
-    within: float
-    drift: float
-    between: float
-    freedom: float
-    apart: float = 0.0
+    within: float  # By chance within the run
+    drift: float  # By phases as long as the run
+    between: float  # From run to run, as pooled with what is known beforehand
+    freedom: float  # Degrees of freedom of ``between``
+    apart: float = 0.0  # Between the lowest and the highest of its runs; 0 of a single one
 
 
 class Change(NamedTuple):
-    """The difference of a quantile of two sides, after less before, and its ratio, with intervals.
+    """The difference of a quantile of two sides, after less before, and its ratio, with intervals."""
 
-    Attributes:
-        levels: The quantile of all samples of each side in ns.
-        difference: Of these.
-        low: Lower end of its interval.
-        high: Upper end.
-        ratio: After over before.
-        ratio_low: Lower end of its interval.
-        ratio_high: Upper end.
-        before: Spread of the earlier side.
-        after: Spread of the later side.
-        blocks: Length of a block in samples, the median over the runs.
-    """
-
-    levels: tuple[float, float]
-    difference: float
-    low: float
-    high: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-    before: Spread
-    after: Spread
-    blocks: int
+    levels: tuple[float, float]  # The quantile of all samples of each side in ns
+    difference: float  # Of these
+    low: float  # Lower end of its interval
+    high: float  # Upper end
+    ratio: float  # After over before
+    ratio_low: float  # Lower end of its interval
+    ratio_high: float  # Upper end
+    before: Spread  # Spread of the earlier side
+    after: Spread  # Spread of the later side
+    blocks: int  # Length of a block in samples, the median over the runs
 
 
 def change_of(
@@ -178,18 +151,13 @@ class _Run(NamedTuple):
 
 class _Side(NamedTuple):
     parts: list[_Run]
-    level: float
-    """The quantile of all samples."""
-    levels: Samples
-    """That of each run."""
+    level: float  # The quantile of all samples
+    levels: Samples  # That of each run
     within: float
     drift: float
-    values: Samples
-    """What the bins of the histograms stand for."""
-    histograms: list[npt.NDArray[np.float32]]
-    """Of each run: blocks x bins, how many samples."""
-    at: float
-    """Which quantile."""
+    values: Samples  # What the bins of the histograms stand for
+    histograms: list[npt.NDArray[np.float32]]  # Of each run: blocks x bins, how many samples
+    at: float  # Which quantile
 
     @property
     def runs(self) -> int:

@@ -34,29 +34,18 @@ HOST = (rows.HOST, rows.WAITING)
 
 
 class LoadedRun(NamedTuple):
-    """What a run folder holds, as far as it is there.
+    """What a run folder holds, as far as it is there."""
 
-    Attributes:
-        path: Of the folder.
-        run: The result.
-        written: Schema version that it was written with.
-        samples: Raw latencies in ns, in the order measured; None where there are none, or what is there is no time.
-        capture: Speed probes and the like.
-        ceilings: As measured, before they are brought to the speed of the run.
-        request: What was asked.
-        source: The model as bound.
-        benches: Plugins for its layers that were measured.
-    """
-
-    path: Path
-    run: Run
-    written: int
+    path: Path  # Of the folder
+    run: Run  # The result
+    written: int  # Schema version that it was written with
+    # Raw latencies in ns, in the order measured; None where there are none, or what is there is no time
     samples: npt.NDArray[np.float64] | None
-    capture: Capture | None
-    ceilings: Ceilings
-    request: Request | None
-    source: Source | None
-    benches: tuple[PluginBench, ...] = ()
+    capture: Capture | None  # Speed probes and the like
+    ceilings: Ceilings  # As measured, before they are brought to the speed of the run
+    request: Request | None  # What was asked
+    source: Source | None  # The model as bound
+    benches: tuple[PluginBench, ...] = ()  # Plugins for its layers that were measured
 
     @property
     def stepped_ns(self) -> int:
@@ -80,31 +69,18 @@ class LoadedRun(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """The runs of one side.
+    """The runs of one side."""
 
-    Attributes:
-        all: In the order given.
-        middle: The one whose median latency is the middle one; what a side looks like is taken from it.
-        side: As the document names it.
-        layers: Of ``middle``, with medians over all runs as times.
-        graph: Of the nodes.
-        places: Of a node by its name in ``graph``.
-        kernels_ns: Time of kernels that no layer owns, of one inference.
-        copies_ns: Copies and gaps.
-        host_ns: The host's part.
-        notes: What makes it weak, in sentences.
-    """
-
-    all: tuple[LoadedRun, ...]
-    middle: LoadedRun
-    side: Side
-    layers: tuple[LayerResult, ...]
-    graph: NodeGraph
-    places: dict[str, int]
-    kernels_ns: int
-    copies_ns: int
-    host_ns: int
-    notes: tuple[str, ...]
+    all: tuple[LoadedRun, ...]  # In the order given
+    middle: LoadedRun  # The one whose median latency is the middle one; what a side looks like is taken from it
+    side: Side  # As the document names it
+    layers: tuple[LayerResult, ...]  # Of ``middle``, with medians over all runs as times
+    graph: NodeGraph  # Of the nodes
+    places: dict[str, int]  # Of a node by its name in ``graph``
+    kernels_ns: int  # Time of kernels that no layer owns, of one inference
+    copies_ns: int  # Copies and gaps
+    host_ns: int  # The host's part
+    notes: tuple[str, ...]  # What makes it weak, in sentences
 
     @property
     def samples(self) -> list[npt.NDArray[np.float64]] | None:

@@ -58,31 +58,18 @@ class _Mean(NamedTuple):
 
 
 class TurnsChange(NamedTuple):
-    """What became of the latency, by turns.
+    """What became of the latency, by turns."""
 
-    Attributes:
-        log: Mean of the logarithms of before over after: above 0 it became faster.
-        error: Standard error of that.
-        freedom: Degrees of freedom of the error.
-        told_by: Which quantile of the turns tells.
-        contradicted: The other one's mean where it says the opposite, beyond chance; else ``log``.
-        levels: The quantile of each side in ns, the median over all turns.
-        rounds: How many.
-        pairs: How many in all.
-        within: Standard deviation from pair to pair, as a share.
-        between: Standard deviation from round to round, as pooled, as a share.
-    """
-
-    log: float
-    error: float
-    freedom: float
-    told_by: Literal["median", "lower decile"]
-    contradicted: float
-    levels: tuple[float, float]
-    rounds: int
-    pairs: int
-    within: float
-    between: float
+    log: float  # Mean of the logarithms of before over after: above 0 it became faster
+    error: float  # Standard error of that
+    freedom: float  # Degrees of freedom of the error
+    told_by: Literal["median", "lower decile"]  # Which quantile of the turns tells
+    contradicted: float  # The other one's mean where it says the opposite, beyond chance; else ``log``
+    levels: tuple[float, float]  # The quantile of each side in ns, the median over all turns
+    rounds: int  # How many
+    pairs: int  # How many in all
+    within: float  # Standard deviation from pair to pair, as a share
+    between: float  # Standard deviation from round to round, as pooled, as a share
 
     @property
     def gain(self) -> float:
@@ -177,21 +164,13 @@ def _sum_of(*variances: tuple[float, float]) -> tuple[float, float]:
 
 
 class Judged(NamedTuple):
-    """A change among several, and what may be said of it.
+    """A change among several, and what may be said of it."""
 
-    Attributes:
-        change: The change.
-        level: Of its interval, which is wider than that of a change alone.
-        low: Lower end of the interval of its gain.
-        high: Upper end.
-        answer: By this interval: ``faster`` where all of it is above 1.
-    """
-
-    change: TurnsChange
-    level: float
-    low: float
-    high: float
-    answer: Significance
+    change: TurnsChange  # The change
+    level: float  # Of its interval, which is wider than that of a change alone
+    low: float  # Lower end of the interval of its gain
+    high: float  # Upper end
+    answer: Significance  # By this interval: ``faster`` where all of it is above 1
 
 
 def judged(changes: Sequence[TurnsChange], rate: float = 1 - LEVEL) -> list[Judged]:

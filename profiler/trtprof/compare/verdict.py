@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from trtprof.base.records import ChangeRow, LatencyChange, RegionChange, Side, cause_name
 from trtprof.base.units import format_ns, format_percent
 
-_LEAST = 0.2
-"""A cause is named where it makes up so much of the difference."""
+_LEAST = 0.2  # A cause is named where it makes up so much of the difference
 
 
 def verdict_of(

@@ -27,39 +27,26 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """What a person may choose about a report. A format ignores what does not apply to it.
+    """What a person may choose about a report. A format ignores what does not apply to it."""
 
-    Attributes:
-        width: Columns of a terminal report; no line is wider.
-        top: Rows of the lists and of the findings in a report for people. None shows what a page holds, of a run what
-            fits on a screen. Other formats are always complete.
-        color: Use ANSI colours in a terminal report.
-        ascii: Write ASCII only in a terminal report; other characters are escaped.
-        by: What a row of the list of a run is, in a terminal report or in Markdown.
-        ledger: Show the ledger of a run in a terminal report.
-        roofline: Draw the roofline of a run in characters. None draws it where ``top`` is given.
-        table: Which of `trtprof.report.tables` a format of one table holds (csv, parquet); ``""`` is the first.
-        figure: What a picture of a run shows (png, svg).
-        file: What the document says that it is about: the path of the run folder, or ``""``. SARIF and JUnit
-            name it.
-        view: Which view of a list of GPUs: a row each, one with its sources, a column each.
-        model: The ONNX model that ran, serialised, for the format that writes into it.
-        weights: Whether that one keeps large weights.
-    """
-
-    width: int = 80
+    width: int = 80  # Columns of a terminal report; no line is wider
+    # Rows of the lists and of the findings in a report for people. None shows what a page holds, of a run what fits
+    # on a screen. Other formats are always complete.
     top: int | None = None
-    color: bool = False
-    ascii: bool = False
+    color: bool = False  # Use ANSI colours in a terminal report
+    ascii: bool = False  # Write ASCII only in a terminal report; other characters are escaped
+    # What a row of the list of a run is, in a terminal report or in Markdown
     by: Literal["layer", "node", "type", "kernel", "module"] = "layer"
-    ledger: bool = False
-    roofline: bool | None = None
-    table: str = ""
-    figure: Literal["roofline", "ledger", "timeline"] = "roofline"
+    ledger: bool = False  # Show the ledger of a run in a terminal report
+    roofline: bool | None = None  # Draw the roofline of a run in characters. None draws it where ``top`` is given.
+    table: str = ""  # Which of `trtprof.report.tables` a format of one table holds (csv, parquet); ``""`` is the first
+    figure: Literal["roofline", "ledger", "timeline"] = "roofline"  # What a picture of a run shows (png, svg)
+    # What the document says that it is about: the path of the run folder, or ``""``. SARIF and JUnit name it.
     file: str = ""
+    # Which view of a list of GPUs: a row each, one with its sources, a column each
     view: Literal["table", "sheet", "comparison"] = "table"
-    model: bytes = b""
-    weights: bool = True
+    model: bytes = b""  # The ONNX model that ran, serialised, for the format that writes into it
+    weights: bool = True  # Whether that one keeps large weights
 
 
 Render = Callable[[Any, ReportOptions], str]
@@ -69,25 +56,15 @@ Content = Callable[[Any, ReportOptions], "Document"]
 
 @dataclass(frozen=True)
 class Reporter:
-    """A format that records can be shown in.
+    """A format that records can be shown in."""
 
-    Attributes:
-        name: What ``--format`` calls it.
-        suffix: How its files end, with the dot. The longest suffix that fits a path wins.
-        render: The document as text; of a binary format it raises `UsageError`.
-        encode: The document as bytes: text as UTF-8.
-        binary: Whether it is no text, which no terminal is sent.
-        tables: Whether it holds one table, so that all of them make a folder of files.
-        of: The records that it is for; None: all that `content` knows.
-    """
-
-    name: str
-    suffix: str
-    render: Render
-    encode: RenderBytes
-    binary: bool = False
-    tables: bool = False
-    of: tuple[type[Record], ...] | None = None
+    name: str  # What ``--format`` calls it
+    suffix: str  # How its files end, with the dot. The longest suffix that fits a path wins.
+    render: Render  # The document as text; of a binary format it raises `UsageError`
+    encode: RenderBytes  # The document as bytes: text as UTF-8
+    binary: bool = False  # Whether it is no text, which no terminal is sent
+    tables: bool = False  # Whether it holds one table, so that all of them make a folder of files
+    of: tuple[type[Record], ...] | None = None  # The records that it is for; None: all that `content` knows
 
     def takes(self, record: type[Record]) -> bool:
         """Whether it is for records of that type."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from trtprof.base.records import Expectation
 from trtprof.base.units import format_band, format_ns, in_unit, ns_unit
 
-BAND = "80 % band"
-"""What the two times of `band` are called: four fifths of held-out measurements lie between them."""
-WIDER = "*"
-"""Behind an expectation of what was not measured itself, whose band is wider."""
+BAND = "80 % band"  # What the two times of `band` are called: four fifths of held-out measurements lie between them
+WIDER = "*"  # Behind an expectation of what was not measured itself, whose band is wider
 
 
 def at_least(ns: float) -> str:

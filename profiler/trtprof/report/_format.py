@@ -22,12 +22,9 @@ class Headline(NamedTuple):
 
     attainable_ns: int | None
     ideal_ns: int | None
-    of_roof: float | None
-    """Attainable over measured latency."""
-    unpriced: int
-    """Layers without an estimate, which the sums leave out."""
-    unpriced_share: float
-    """Their share of the time of all layers."""
+    of_roof: float | None  # Attainable over measured latency
+    unpriced: int  # Layers without an estimate, which the sums leave out
+    unpriced_share: float  # Their share of the time of all layers
 
 
 def headline(run: Run) -> Headline:
@@ -55,12 +52,9 @@ class Good(NamedTuple):
     expected_ns: int
     p10_ns: int
     p90_ns: int
-    measured_ns: int
-    """What these layers took."""
-    share: float
-    """That over the time of all layers."""
-    praised: int
-    """Layers that are faster than nine of ten library kernels."""
+    measured_ns: int  # What these layers took
+    share: float  # That over the time of all layers
+    praised: int  # Layers that are faster than nine of ten library kernels
 
 
 def good_kernels(run: Run) -> Good | None:

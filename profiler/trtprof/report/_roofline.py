@@ -29,8 +29,7 @@ LETTERS = {"dram": "m", "l2": "l", "tensor": "c", "vector": "v", "sfu": "s", "la
 _ROWS = 16
 _BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Bits of the dots of a braille pattern, by column from the left, from above: Unicode, block U+2800."""
-_MARGIN = 11
-"""Columns of the scale on the left."""
+_MARGIN = 11  # Columns of the scale on the left
 
 
 class Point(NamedTuple):
@@ -40,8 +39,7 @@ class Point(NamedTuple):
     flops_per_s: float
     bound: str
     ns: int
-    layer: int = -1
-    """Place in `Run.layers`."""
+    layer: int = -1  # Place in `Run.layers`
 
 
 class Roof(NamedTuple):

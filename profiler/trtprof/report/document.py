@@ -24,25 +24,16 @@ on in the next line. What is of no use without its end, such as a path, is ``nev
 
 
 class Span(NamedTuple):
-    """Some words.
+    """Some words."""
 
-    Attributes:
-        text: The words; hostile text where they are by others.
-        kind: What they are.
-        cut: Where characters go.
-        least: Columns that they keep as long as other words can give some up; a share of the room below 1.
-        name: Whether they are a name by others, which no reader should take for words of ours.
-        items: In place of ``text``: words of which as many are shown as there is room for, and the others counted.
-        between: What stands between those.
-    """
-
-    text: str
-    kind: Kind = ""
-    cut: Cut = ""
-    least: float = 1
-    name: bool = False
+    text: str  # The words; hostile text where they are by others
+    kind: Kind = ""  # What they are
+    cut: Cut = ""  # Where characters go
+    least: float = 1  # Columns that they keep as long as other words can give some up; a share of the room below 1
+    name: bool = False  # Whether they are a name by others, which no reader should take for words of ours
+    # In place of ``text``: words of which as many are shown as there is room for, and the others counted
     items: tuple[str, ...] = ()
-    between: str = ", "
+    between: str = ", "  # What stands between those
 
 
 class Bar(NamedTuple):
@@ -55,8 +46,7 @@ class Bar(NamedTuple):
 
 
 Line = tuple[Span, ...]
-Words = str | Span | Sequence[Span | str]
-"""How content writes a line: one string, one span, or several."""
+Words = str | Span | Sequence[Span | str]  # How content writes a line: one string, one span, or several
 
 
 def line(words: Words) -> Line:
@@ -84,8 +74,7 @@ class Heading:
 
     title: Words
     note: str = ""
-    label: bool = False
-    """Whether the title is one of the words in front of pairs."""
+    label: bool = False  # Whether the title is one of the words in front of pairs
     lines: int | None = 1
 
 
@@ -110,49 +99,32 @@ class Notes:
     """Sentences, each for itself."""
 
     lines: tuple[Words, ...]
-    most: int | None = None
-    """Lines that one may take; the rest of it is cut. None: as many as it needs."""
-    hang: int = 2
-    """Columns that its second line is indented by."""
+    most: int | None = None  # Lines that one may take; the rest of it is cut. None: as many as it needs.
+    hang: int = 2  # Columns that its second line is indented by
 
 
 @dataclass(frozen=True)
 class Picture:
     """A drawing in characters."""
 
-    draw: Callable[[int, bool], Sequence[str]]
-    """Gives its lines for a width, in ASCII alone where asked for."""
+    draw: Callable[[int, bool], Sequence[str]]  # Gives its lines for a width, in ASCII alone where asked for
 
 
 class Column(NamedTuple):
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        title: Its head.
-        right: Whether it holds numbers, which end below one another.
-        gap: Columns of a terminal between it and the one before.
-        least: Columns that it has at least, even where its cells are narrower.
-        most: Columns that it has at most; None: as many as it needs.
-        cut: Where its cells lose characters; one that may is as wide as the room lets it.
-        kind: Of its cells that have none of their own.
-        drop: What goes first where there is no room for all: the largest number; 0 stays.
-        group: Columns of one group stay together under its name.
-        unit: Of its numbers, in a line below the head.
-        key: Whether it says what a row is, so that it stands again where columns go below.
-        where: Whether it is for ``screen`` or ``paper`` alone. Bars are for a screen.
-    """
-
-    title: str = ""
-    right: bool = False
-    gap: int = 2
-    least: int = 0
-    most: int | None = None
-    cut: Cut = ""
-    kind: Kind = ""
-    drop: int = 0
-    group: str = ""
-    unit: str = ""
-    key: bool = False
+    title: str = ""  # Its head
+    right: bool = False  # Whether it holds numbers, which end below one another
+    gap: int = 2  # Columns of a terminal between it and the one before
+    least: int = 0  # Columns that it has at least, even where its cells are narrower
+    most: int | None = None  # Columns that it has at most; None: as many as it needs
+    cut: Cut = ""  # Where its cells lose characters; one that may is as wide as the room lets it
+    kind: Kind = ""  # Of its cells that have none of their own
+    drop: int = 0  # What goes first where there is no room for all: the largest number; 0 stays
+    group: str = ""  # Columns of one group stay together under its name
+    unit: str = ""  # Of its numbers, in a line below the head
+    key: bool = False  # Whether it says what a row is, so that it stands again where columns go below
+    # Whether it is for ``screen`` or ``paper`` alone. Bars are for a screen.
     where: Literal["", "screen", "paper"] = ""
 
 
@@ -165,8 +137,7 @@ class Under(NamedTuple):
     hang: int = 0
     at: int = -1
     indent: int | None = None
-    whole: bool = False
-    """Whether it is for complete documents alone, not for a screen."""
+    whole: bool = False  # Whether it is for complete documents alone, not for a screen
 
 
 Cell = Words | Bar
@@ -182,35 +153,20 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of cells.
+    """Rows of cells."""
 
-    Attributes:
-        columns: What a row holds.
-        rows: All of them, or as many as anybody may want to see.
-        title: What the rows are, and how many.
-        in_head: Whether a terminal shows that in place of the last head.
-        shown: Rows that a screen shows; None: all.
-        paper: Rows that stand open in a document which can fold the others.
-        rest: Gives the row that sums up all but the first so many.
-        beside: Columns from which on rows stand in two halves beside one another; 0: never.
-        stack: Whether columns that have no room stand below, behind the key columns again.
-        hidden: What is said where columns are left out, with their names for ``{}``.
-        after: Sentences on its marks.
-        headless: Whether a screen needs no heads.
-    """
-
-    columns: tuple[Column, ...]
-    rows: Sequence[Row]
-    title: Words = ""
-    in_head: bool = False
-    shown: int | None = None
-    paper: int | None = None
-    rest: Callable[[int], Row | None] | None = None
-    beside: int = 0
-    stack: bool = False
-    hidden: str = ""
-    after: tuple[str, ...] = ()
-    headless: bool = False
+    columns: tuple[Column, ...]  # What a row holds
+    rows: Sequence[Row]  # All of them, or as many as anybody may want to see
+    title: Words = ""  # What the rows are, and how many
+    in_head: bool = False  # Whether a terminal shows that in place of the last head
+    shown: int | None = None  # Rows that a screen shows; None: all
+    paper: int | None = None  # Rows that stand open in a document which can fold the others
+    rest: Callable[[int], Row | None] | None = None  # Gives the row that sums up all but the first so many
+    beside: int = 0  # Columns from which on rows stand in two halves beside one another; 0: never
+    stack: bool = False  # Whether columns that have no room stand below, behind the key columns again
+    hidden: str = ""  # What is said where columns are left out, with their names for ``{}``
+    after: tuple[str, ...] = ()  # Sentences on its marks
+    headless: bool = False  # Whether a screen needs no heads
 
     def places(self, where: Literal["screen", "paper"]) -> list[int]:
         """The columns that are shown there."""
@@ -229,23 +185,15 @@ Block = Heading | Pairs | Notes | Picture | Table
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Blocks that belong together; an empty line parts it from the next.
+    """Blocks that belong together; an empty line parts it from the next."""
 
-    Attributes:
-        blocks: What it holds.
-        title: What a document that has headings calls it.
-        where: ``screen`` and ``paper`` alone hold what the other says elsewhere or has no room for.
-        fold: Whether paper folds it away under its title.
-        place: Its place on paper; of equals, as they come.
-        tight: Whether nothing parts it from the section before it on a screen.
-    """
-
-    blocks: tuple[Block, ...]
-    title: str = ""
+    blocks: tuple[Block, ...]  # What it holds
+    title: str = ""  # What a document that has headings calls it
+    # ``screen`` and ``paper`` alone hold what the other says elsewhere or has no room for
     where: Literal["", "screen", "paper"] = ""
-    fold: bool = False
-    place: int = 5
-    tight: bool = False
+    fold: bool = False  # Whether paper folds it away under its title
+    place: int = 5  # Its place on paper; of equals, as they come
+    tight: bool = False  # Whether nothing parts it from the section before it on a screen
 
 
 Measure = Callable[[Sequence[Section], bool], int]
@@ -254,24 +202,16 @@ Measure = Callable[[Sequence[Section], bool], int]
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """All that is said of a record.
+    """All that is said of a record."""
 
-    Attributes:
-        title: What it is of, in one line.
-        sections: What is said, in its order.
-        fit: Where the first screen is to hold the most important: chooses sections by how many lines they take,
-            and whether empty lines part them. They come before ``sections`` then.
-        labels: Columns for the words in front of pairs.
-        least_width: A narrower screen gets lines made for this width, clipped to its own.
-        titled: Whether a screen shows the title; else the first section says as much.
-    """
-
-    title: Words
-    sections: tuple[Section, ...]
+    title: Words  # What it is of, in one line
+    sections: tuple[Section, ...]  # What is said, in its order
+    # Where the first screen is to hold the most important: chooses sections by how many lines they take, and whether
+    # empty lines part them. They come before ``sections`` then.
     fit: Callable[[Measure], tuple[Sequence[Section], bool]] | None = None
-    labels: int = 12
-    least_width: int = 40
-    titled: bool = True
+    labels: int = 12  # Columns for the words in front of pairs
+    least_width: int = 40  # A narrower screen gets lines made for this width, clipped to its own
+    titled: bool = True  # Whether a screen shows the title; else the first section says as much
 
 
 def marks() -> Pairs:

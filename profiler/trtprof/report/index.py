@@ -22,14 +22,12 @@ from trtprof.report._templates import asset, digest, environment
 
 __all__ = ["SORTS", "Brief", "Broken", "Listing", "Query", "RunSummary", "render", "summarised"]
 
-MAX_POINTS = 200
-"""Runs in one trend; older ones are left out, which the page says."""
+MAX_POINTS = 200  # Runs in one trend; older ones are left out, which the page says
 
 SORTS = ("created", "model", "latency", "roof", "lost")
 """What the list can be sorted by; ``created`` puts the newest first, numbers the largest."""
 
-NEAR = 0.85
-"""A roof that is at least this share of the fastest inference is drawn in the trend."""
+NEAR = 0.85  # A roof that is at least this share of the fastest inference is drawn in the trend
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 560, 170, 64, 14, 26, 24
 
@@ -73,8 +71,7 @@ class Brief(msgspec.Struct, frozen=True):
 class RunSummary(NamedTuple):
     """A row of the list. Times in ns; None is unknown."""
 
-    folder: str
-    """Name of the run folder."""
+    folder: str  # Name of the run folder
     model: str
     sha256: str
     shapes: str
@@ -108,8 +105,7 @@ class Query(NamedTuple):
     text: str = ""
     tag: str = ""
     sort: str = "created"
-    base: str = ""
-    """Name of the run folder that others are to be compared with."""
+    base: str = ""  # Name of the run folder that others are to be compared with
 
 
 EVERYTHING = Query()
@@ -118,8 +114,7 @@ EVERYTHING = Query()
 class Listing(NamedTuple):
     """All runs of a folder."""
 
-    reports: str
-    """Path of the folder, as the person gave it."""
+    reports: str  # Path of the folder, as the person gave it
     runs: tuple[RunSummary, ...]
     broken: tuple[Broken, ...] = ()
 
@@ -233,10 +228,8 @@ class Point(NamedTuple):
     run: RunSummary
     x: float
     median: float
-    low: float
-    """Of its fastest inference."""
-    high: float
-    """Of its 99th percentile."""
+    low: float  # Of its fastest inference
+    high: float  # Of its 99th percentile
     anchor: Literal["start", "middle", "end"]
 
 
@@ -248,12 +241,9 @@ class Trend(NamedTuple):
     points: list[Point]
     ticks: list[tuple[float, str]]
     line: str
-    roof: list[str]
-    """What the roofline allowed: lines where it is known of neighbouring runs."""
-    change: float | None
-    """Newest median over the one before, less 1."""
-    command: str
-    """That compares these two."""
+    roof: list[str]  # What the roofline allowed: lines where it is known of neighbouring runs
+    change: float | None  # Newest median over the one before, less 1
+    command: str  # That compares these two
 
 
 def _trends(runs: Iterable[RunSummary], reports: str) -> list[Trend]:

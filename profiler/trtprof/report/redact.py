@@ -135,8 +135,7 @@ _PATH = re.compile(r"(?:[A-Za-z]:\\|\\\\|~?/)[\w.$~]")
 _FILE = re.compile(rf"(?:\A|[\w./\\~+-])\w\.(?:{_SUFFIXES})(?:\.\d+)*\Z", re.IGNORECASE)
 _USER = re.compile(r"[\w.+-]+@[\w-][\w.-]*")
 _HOME = re.compile(r"(?:/home/|/Users/|[A-Za-z]:\\Users\\)([^/\\\s'\":]+)")
-_OP_WORD = re.compile(r"([\w.]+)(::)?")
-"""A word of an op type, and whether it is the domain of the next."""
+_OP_WORD = re.compile(r"([\w.]+)(::)?")  # A word of an op type, and whether it is the domain of the next
 _DIGITS = 4
 
 
@@ -144,8 +143,7 @@ class Redaction(NamedTuple):
     """A run without names, and which word stands for which name."""
 
     run: Run
-    names: dict[str, str]
-    """Word -> name, in the order of their numbers."""
+    names: dict[str, str]  # Word -> name, in the order of their numbers
 
 
 def redact(run: Run, private: Iterable[str] = ()) -> Run:

@@ -12,98 +12,52 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, Literal, NamedTuple
 
+from trtprof.base import records
 from trtprof.base.errors import UsageError
 from trtprof.base.plan_words import precision
-from trtprof.base.records import (
-    EXPECTED_BASES,
-    BenchSide,
-    CeilingsDocument,
-    Comparisons,
-    EnginePlan,
-    ExpectedBasis,
-    Explanation,
-    Fleet,
-    FleetCellChange,
-    FleetComparison,
-    FleetPlan,
-    GpuListing,
-    GpuPrediction,
-    GpuSheet,
-    Inspection,
-    Interval,
-    KernelListing,
-    Machine,
-    OpSweep,
-    PlanTensor,
-    Plugin,
-    PluginBench,
-    PluginBenches,
-    PredictedWhy,
-    Prediction,
-    Record,
-    RuleListing,
-    Run,
-    Sweep,
-    Tried,
-    Work,
-)
 from trtprof.report._format import dims_text, headline
 from trtprof.report.content.plugin import beside_one_another
 from trtprof.report.content.prediction import longest
 
 __all__ = ["TABLES", "Cell", "Column", "Table", "table_of", "tables_of"]
 
-Cell = str | int | float | bool | tuple[str, ...] | None
-"""A value of a table. None is unknown, which is not 0."""
+Cell = str | int | float | bool | tuple[str, ...] | None  # A value of a table. None is unknown, which is not 0.
 
 Kind = Literal["name", "fact", "estimate", "hypothesis", "mixed"]
 
 
 class Column(NamedTuple):
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        name: What it is called. ``*_ns`` are nanoseconds, ``flops`` FLOP, ``bytes*`` bytes.
-        type: Of its values, where they are known.
-        unit: ``ns``, ``FLOP``, ``B``, ``1`` for counts and shares, ``""`` of names.
-        kind: What its values are: measured (``fact``), computed (``estimate``), a cause (``hypothesis``), a
-            description (``name``), or that which another column of the row says (``mixed``).
-        meaning: In words.
-    """
-
-    name: str
-    type: Literal["str", "int", "float", "bool", "list"]
-    unit: str
+    name: str  # What it is called. ``*_ns`` are nanoseconds, ``flops`` FLOP, ``bytes*`` bytes.
+    type: Literal["str", "int", "float", "bool", "list"]  # Of its values, where they are known
+    unit: str  # ``ns``, ``FLOP``, ``B``, ``1`` for counts and shares, ``""`` of names
+    # What its values are: measured (``fact``), computed (``estimate``), a cause (``hypothesis``), a description
+    # (``name``), or that which another column of the row says (``mixed``)
     kind: Kind
-    meaning: str
+    meaning: str  # In words
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a record.
+    """A table of a record."""
 
-    Attributes:
-        name: What ``--table`` calls it.
-        meaning: What a row is, in words.
-        columns: Gives its columns, in order; of a sweep they depend on what was swept.
-        rows: One tuple a row, as long as ``columns``.
-    """
-
-    name: str
-    meaning: str
+    name: str  # What ``--table`` calls it
+    meaning: str  # What a row is, in words
+    # Gives its columns, in order; of a sweep they depend on what was swept
     columns: Callable[[Any], tuple[Column, ...]]
-    rows: Callable[[Any], Iterator[tuple[Cell, ...]]]
+    rows: Callable[[Any], Iterator[tuple[Cell, ...]]]  # One tuple a row, as long as ``columns``
 
 
-_TABLES: dict[type[Record], dict[str, Table]] = {}
+_TABLES: dict[type[records.Record], dict[str, Table]] = {}
 
 
-def tables_of(record: type[Record]) -> dict[str, Table]:
+def tables_of(record: type[records.Record]) -> dict[str, Table]:
     """The tables of records of a type, by name."""
     return _TABLES.get(record, {})
 
 
-def table_of(name: str, record: type[Record] = Run) -> Table:
+def table_of(name: str, record: type[records.Record] = records.Run) -> Table:
     """The table of that name; without one the first."""
     known = tables_of(record)
     found = known.get(name) if name else next(iter(known.values()), None)
@@ -167,7 +121,7 @@ def _table(
     meaning: str,
     items: Callable[[Any], Iterable[Any]],
     *fields: _Field,
-    record: type[Record] = Run,
+    record: type[records.Record] = records.Run,
     swept: Callable[[Any], Iterable[_Field]] = lambda _: (),
     plain: bool = False,
 ) -> None:
@@ -210,12 +164,12 @@ def _expectation() -> tuple[_Field, ...]:
         _ns("expected_ns", "estimate", "what good library kernels take: half of them less"),
         _ns("expected_p10_ns", "estimate", "the same: a tenth of them less"),
         _ns("expected_p90_ns", "estimate", "the same: nine tenths of them less"),
-        _text("expected_basis", f"what that rests on: {', '.join(EXPECTED_BASES)}", "estimate"),
+        _text("expected_basis", f"what that rests on: {', '.join(records.EXPECTED_BASES)}", "estimate"),
         _text("expected_reason", "why there is no expectation, or why its band is wider", "estimate"),
     )
 
 
-def _by_basis(basis: ExpectedBasis) -> Callable[[GpuPrediction], int | None]:
+def _by_basis(basis: records.ExpectedBasis) -> Callable[[records.GpuPrediction], int | None]:
     return lambda gpu: gpu.expected_ns_by_basis.get(basis)
 
 
@@ -358,7 +312,7 @@ _table(
 )  # fmt: skip
 
 
-def _timeline(run: Run) -> Iterator[Any]:
+def _timeline(run: records.Run) -> Iterator[Any]:
     found = run.timeline
     if found is None:
         return
@@ -385,7 +339,7 @@ _table(
 )
 
 
-def _edges(run: Run) -> Iterator[Any]:
+def _edges(run: records.Run) -> Iterator[Any]:
     graph = run.graph
     if graph is None:
         return
@@ -457,7 +411,7 @@ _table(
 )
 
 
-def _doubts(run: Run) -> int:
+def _doubts(run: records.Run) -> int:
     return sum(one.kind == "trust" for one in run.findings)
 
 
@@ -489,14 +443,13 @@ _table(
     _count("doubts", "name", "findings about the measurement", of=_doubts),
     _text("verdict", "in words", "mixed"),
 )  # fmt: skip
-TABLES = tables_of(Run)
-"""All tables of a run by name."""
+TABLES = tables_of(records.Run)  # All tables of a run by name
 
 
 # --- other documents ------------------------------------------------------------------------
 
 
-def _plan_layers(plan: EnginePlan) -> Iterator[Any]:
+def _plan_layers(plan: records.EnginePlan) -> Iterator[Any]:
     for index, (matched, work) in enumerate(zip(plan.layers, plan.works, strict=True)):
         types = tuple(plan.op_types.get(node, "") for node in matched.nodes)
         yield _PlanLayer(index, matched, matched.layer, work, types)
@@ -525,7 +478,7 @@ _table(
     *(_field(each, "int", "", "name", "as the plan has it", of=f"layer.{each}") for each in ("stream", "profile")),
     _text("serves", "of a reformat: the layer that it is made for", of="layer.serves"),
     _text("origin", "of a reformat: why it is there", of="layer.origin"),
-    record=EnginePlan,
+    record=records.EnginePlan,
 )
 
 
@@ -533,11 +486,11 @@ class _PlanLayer(NamedTuple):
     place: int
     matched: Any
     layer: Any
-    work: Work | None
+    work: records.Work | None
     op_types: tuple[str, ...]
 
 
-def _tensor(tensor: PlanTensor) -> str:
+def _tensor(tensor: records.PlanTensor) -> str:
     return f"{tensor.name} {tensor.dtype} {dims_text(tensor.dims)}"
 
 
@@ -581,7 +534,7 @@ _table(
         _text("match", "of a built engine: how surely it was led to its nodes"),
         *_expectation(),
     ),
-    record=Prediction,
+    record=records.Prediction,
 )
 _table(
     "gpus",
@@ -593,7 +546,7 @@ _table(
     *_expectation(),
     *(
         _ns(f"expected_{basis}_ns", "estimate", "the part of expected_ns with that basis", _by_basis(basis))
-        for basis in EXPECTED_BASES[:-1]
+        for basis in records.EXPECTED_BASES[:-1]
     ),
     _ns("refused_ns", "estimate", "the part of the bound that is of layers without an expectation"),
     _count("refused_layers", "estimate", "layers without an expectation",
@@ -603,7 +556,7 @@ _table(
     _list("refused_reasons", "why, the most frequent first", "estimate", of=lambda gpu: tuple(gpu.refused_layers)),
     _number("joules", "estimate", "the bound at the power limit", "J"),
     _number("expected_joules", "estimate", "what is expected at the power limit, the rest at its bound", "J"),
-    record=Prediction,
+    record=records.Prediction,
 )  # fmt: skip
 _table(
     "nearest",
@@ -623,7 +576,7 @@ _table(
         _text("shape", "as its source writes it"),
         _ns("measured_ns", "fact", "by its source", of="ns"),
     ),
-    record=PredictedWhy,
+    record=records.PredictedWhy,
 )
 
 
@@ -636,7 +589,7 @@ _table(
     _count("count", "fact", "nodes of it"),
     *_of_work("work", sums=True),
     *_exactness("work"),
-    record=Inspection,
+    record=records.Inspection,
 )
 _table(
     "measurements",
@@ -652,7 +605,7 @@ _table(
         _count("threads", "fact", "that it was reached with"),
         _text("what", "reached it"),
     ),
-    record=CeilingsDocument,
+    record=records.CeilingsDocument,
 )
 _table(
     "parts",
@@ -673,7 +626,7 @@ _table(
         _text("answer", "whether that is significant"),
         _text("match", "on which sides it is"),
     ),
-    record=Comparisons,
+    record=records.Comparisons,
 )
 
 
@@ -696,7 +649,7 @@ _table(
     _text("beside", "what a combination was measured against, empty for the original"),
     _list("answers", "codes of the rules whose remedy it is"),
     _list("nodes", "of the original, that went"),
-    record=Tried,
+    record=records.Tried,
 )
 
 
@@ -723,7 +676,7 @@ _table(
         _share("bandwidth", "estimate", "share of the bandwidth of DRAM that it is predicted to draw"),
         _text("dropped", "why it is not used there, in words; empty where it is"),
     ),
-    record=Plugin,
+    record=records.Plugin,
 )
 _table(
     "tensors",
@@ -736,7 +689,7 @@ _table(
     _count("nbytes", "name", "its size", "B"),
     _text("layout", "where it is not dense and row-major"),
     _text("name", "what the model calls it"),
-    record=Plugin,
+    record=records.Plugin,
 )
 _table(
     "neighbours",
@@ -748,7 +701,7 @@ _table(
     _field("fused", "bool", "", "name", "whether the kernel computes it"),
     _text("reason", "why not"),
     _count("bytes", "estimate", "that cross memory between the two as long as they are apart", "B"),
-    record=Plugin,
+    record=records.Plugin,
 )
 _table(
     "ladder",
@@ -759,7 +712,7 @@ _table(
     _text("basis", "where that is from"),
     _text("command", "that measures it", "hypothesis"),
     _text("rung", "what `trtprof try --rung` calls it"),
-    record=Plugin,
+    record=records.Plugin,
 )
 _table(
     "checks",
@@ -770,11 +723,13 @@ _table(
     _text("reason", "why"),
     _count("cases", "fact", "that were looked at"),
     _number("seconds", "fact", "that it took", "s"),
-    record=Plugin,
+    record=records.Plugin,
 )
 
 
-def _bench_sides(found: PluginBench) -> Iterator[tuple[PluginBench, str, BenchSide, Interval | None]]:
+def _bench_sides(
+    found: records.PluginBench,
+) -> Iterator[tuple[records.PluginBench, str, records.BenchSide, records.Interval | None]]:
     for what, sides, gain in beside_one_another(found):
         yield from ((found, what, side, gain) for side in sides)
 
@@ -802,11 +757,11 @@ _OUTPUTS = (
 )
 
 
-def _benches(found: PluginBench | PluginBenches) -> tuple[PluginBench, ...]:
-    return found.benches if isinstance(found, PluginBenches) else (found,)
+def _benches(found: records.PluginBench | records.PluginBenches) -> tuple[records.PluginBench, ...]:
+    return found.benches if isinstance(found, records.PluginBenches) else (found,)
 
 
-for _bench in (PluginBench, PluginBenches):
+for _bench in (records.PluginBench, records.PluginBenches):
     _table(
         "sides",
         "one of two things that took turns on a GPU",
@@ -832,7 +787,7 @@ def _of_dim(name: str, values: Iterable[Any]) -> _Field:
     return _field(name, "int" if whole else "str", "", "name", "swept", of)
 
 
-def _dims(found: Sweep | OpSweep) -> Iterator[_Field]:
+def _dims(found: records.Sweep | records.OpSweep) -> Iterator[_Field]:
     return (_of_dim(dim.name, dim.values) for dim in found.dims)
 
 
@@ -841,7 +796,7 @@ _table(
     "a point of the sweep",
     lambda found: ((point,) for point in found.points),
     *_part(0, *_of_work("total", sums=True), *_exactness("total")),
-    record=Sweep,
+    record=records.Sweep,
     swept=_dims,
 )
 _table(
@@ -869,7 +824,7 @@ _table(
         _count("dram_bytes", "estimate", "that cross to DRAM", "B", "estimate.dram_bytes"),
         _count("cache_bytes", "estimate", "that the cache keeps", "B", "estimate.cache_bytes"),
     ),
-    record=OpSweep,
+    record=records.OpSweep,
     swept=_dims,
 )
 
@@ -881,7 +836,7 @@ _GROUPS = (
 )  # fmt: skip
 
 
-def _gpu_fields(found: GpuListing) -> Iterator[_Field]:
+def _gpu_fields(found: records.GpuListing) -> Iterator[_Field]:
     rows = list(map(_gpu, found.gpus))
     names = list(dict.fromkeys(column for row in rows for column in row))
     # Not every GPU has every dtype: what only later rows have goes where it belongs.
@@ -893,7 +848,7 @@ def _gpu_fields(found: GpuListing) -> Iterator[_Field]:
         yield _field(name, type_, "", "name", "SI base units", methodcaller("get", name))
 
 
-def _gpu(sheet: GpuSheet) -> dict[str, str | int | float | None]:
+def _gpu(sheet: records.GpuSheet) -> dict[str, str | int | float | None]:
     spec = sheet.spec
     numbers = {
         "sms": spec.sms, "boost_mhz": spec.boost_mhz, "tensor_mhz": spec.tensor_mhz,
@@ -932,7 +887,7 @@ _table(
     "gpus",
     "a GPU, in SI base units; what it has not, or nobody tells, is unknown",
     lambda found: map(_gpu, found.gpus),
-    record=GpuListing,
+    record=records.GpuListing,
     swept=_gpu_fields,
 )
 
@@ -962,7 +917,7 @@ _table(
     _field("split_k", "bool", "", "name", "several thread blocks share the sum of one result"),
     _list("ops", "fused operations that it lists"),
     _text("evidence", "the part that tells the unit"),
-    record=KernelListing,
+    record=records.KernelListing,
 )  # fmt: skip
 _table(
     "rules",
@@ -977,7 +932,7 @@ _table(
     _text("try", "the remedy", of="remedy"),
     _list("thresholds", "its own", of=lambda rule: tuple(f"{each.name}={each.value:g}" for each in rule.thresholds)),
     _list("rungs", "what of its remedy `trtprof try` makes"),
-    record=RuleListing,
+    record=records.RuleListing,
 )
 _table(
     "explanation",
@@ -991,7 +946,7 @@ _table(
     _ns("lost_ns", "estimate", "measured less attainable"),
     _text("outcome", "claims, run, taken, dropped or silent"),
     _text("why", "in a sentence"),
-    record=Explanation,
+    record=records.Explanation,
 )  # fmt: skip
 _table(
     "parts",
@@ -1002,7 +957,7 @@ _table(
     _field("available", "bool", "", "fact", "whether it can be used here"),
     _text("reason", "what it is, or what it lacks"),
     _text("fix", "what to do about that"),
-    record=Machine,
+    record=records.Machine,
 )
 
 
@@ -1020,7 +975,7 @@ _table(
     _count("left", "fact", "neither done nor failed"),
     _count("claimed", "fact", "under way, here or elsewhere"),
     _number("left_s", "estimate", "about how long the rest takes; unknown where nothing tells", "s"),
-    record=FleetPlan,
+    record=records.FleetPlan,
 )
 
 
@@ -1052,7 +1007,7 @@ _table(
     _text("error", "why it failed"),
     _text("run", "its run folder, from that of the fleet on"),
     _text("key", "of the cell"),
-    record=Fleet,
+    record=records.Fleet,
 )
 _table(
     "best",
@@ -1073,7 +1028,7 @@ _table(
     _text("served_by", "the target that its requests are counted on"),
     _number("busy", "mixed", "how many of that they keep busy", "1"),
     _number("hours_per_day", "mixed", "the same times 24", "h"),
-    record=Fleet,
+    record=records.Fleet,
 )
 _table(
     "wins",
@@ -1093,7 +1048,7 @@ _table(
     _count("models", "fact", "that have them"),
     _list("targets", "on which they were measured", "fact"),
     _text("command", "to begin with"),
-    record=Fleet,
+    record=records.Fleet,
 )
 _table(
     "ledger",
@@ -1104,7 +1059,7 @@ _table(
     _text("basis", "of runs (measured) or predictions (expected)"),
     _field("needed", "bool", "", "name", "no kernel could do without"),
     _number("hours_per_day", "mixed", "of targets", "h"),
-    record=Fleet,
+    record=records.Fleet,
 )
 _table(
     "failures",
@@ -1117,14 +1072,14 @@ _table(
     _count("cells", "fact", "that failed so"),
     _count("models", "fact", "of which"),
     _list("targets", "on which", "fact"),
-    record=Fleet,
+    record=records.Fleet,
 )
 
 
 # --- two fleets -----------------------------------------------------------------------------
 
 
-def _told_ns(kind: str, end: str) -> Callable[[FleetCellChange], int | None]:
+def _told_ns(kind: str, end: str) -> Callable[[records.FleetCellChange], int | None]:
     """The latency of a cell where it was measured on both sides; of estimates that is another column."""
     return lambda cell: getattr(cell, f"{end}_ns") if cell.told_by == kind else None
 
@@ -1159,7 +1114,7 @@ _table(
     _text("key_after", "the same after"),
     _text("run_before", "its run folder, from the folder of the fleet on"),
     _text("run_after", "the same after"),
-    record=FleetComparison,
+    record=records.FleetComparison,
 )
 _table(
     "groups",
@@ -1174,7 +1129,7 @@ _table(
     _share("high", "fact", "upper end of it"),
     _count("more", "mixed", "cells that are slower beyond noise; estimates that rose"),
     _count("less", "mixed", "cells that are faster beyond noise; estimates that fell"),
-    record=FleetComparison,
+    record=records.FleetComparison,
 )
 _table(
     "kernels",
@@ -1193,7 +1148,7 @@ _table(
     _ns("before_ns", "mixed", "in those models, over one inference of every cell"),
     _ns("after_ns", "mixed", "the same after"),
     _text("example", "the model in which it makes the largest difference"),
-    record=FleetComparison,
+    record=records.FleetComparison,
 )
 _table(
     "causes",
@@ -1208,7 +1163,7 @@ _table(
     _count("faster", "hypothesis", "that are faster beyond noise"),
     _count("rose", "estimate", "estimates that rose"),
     _count("fell", "estimate", "estimates that fell"),
-    record=FleetComparison,
+    record=records.FleetComparison,
 )
 _table(
     "gates",
@@ -1226,5 +1181,5 @@ _table(
     _count("between", "mixed", "cells of which that is not sure"),
     _text("worst", "the cell that is furthest above"),
     _text("reason", "in words"),
-    record=FleetComparison,
+    record=records.FleetComparison,
 )

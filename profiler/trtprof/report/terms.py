@@ -18,8 +18,7 @@ class Term(NamedTuple):
 
     title: str
     text: str
-    also: tuple[str, ...] = ()
-    """Other words that reports use for it, or that the field does."""
+    also: tuple[str, ...] = ()  # Other words that reports use for it, or that the field does
 
 
 _SPECIAL = ", ".join(
@@ -27,8 +26,7 @@ _SPECIAL = ", ".join(
     for weight in sorted(set(units.SPECIAL_FLOPS.values()))
 )
 
-_UNITS = ("tensor", "sfu", "dram", "l2", "llc")
-"""What documents for programs call what bounds a layer."""
+_UNITS = ("tensor", "sfu", "dram", "l2", "llc")  # What documents for programs call what bounds a layer
 
 TERMS: dict[str, Term] = {
     "latency": Term(

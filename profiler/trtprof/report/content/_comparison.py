@@ -6,23 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from trtprof.base.records import (
-    ChangeRow,
-    Comparison,
-    Expectation,
-    Finding,
-    Interval,
-    LatencyChange,
-    RegionChange,
-    Side,
-    Significance,
-    cause_name,
-)
+from trtprof.base import records
 from trtprof.base.units import format_ns, format_percent
 from trtprof.report._estimates import with_band
 
-MARKS = {"fact": "", "estimate": "~", "remainder": "="}
-"""Before a number: of what kind it is."""
+MARKS = {"fact": "", "estimate": "~", "remainder": "="}  # Before a number: of what kind it is
 
 GATE_WORDS = {"passed": "passed", "failed": "FAILED", "inconclusive": "inconclusive"}
 ARROW = "->"
@@ -61,12 +49,12 @@ def pair_ns(before: float, after: float) -> tuple[str, str]:
     return first, second
 
 
-def interval_ns(interval: Interval) -> str:
+def interval_ns(interval: records.Interval) -> str:
     """``+104 us to +160 us``."""
     return f"{signed_ns(interval.low)} to {signed_ns(interval.high)}"
 
 
-def ratio_percent(interval: Interval) -> tuple[str, str]:
+def ratio_percent(interval: records.Interval) -> tuple[str, str]:
     """A ratio of after over before as a change in percent, and its interval: ``+4.1 %``, ``+3.2 to +5.0 %``."""
     width = 100 * (interval.high - interval.low)
     value, low, high = (signed(100 * (part - 1), width) for part in (interval.value, interval.low, interval.high))
@@ -78,7 +66,7 @@ def share(ns: float, whole_ns: float) -> str:
     return f"{signed(100 * ns / whole_ns)} %" if whole_ns else ""
 
 
-def level(interval: Interval) -> str:
+def level(interval: records.Interval) -> str:
     """``95 %``."""
     return f"{100 * interval.level:g} %"
 
@@ -95,13 +83,13 @@ class Headline(NamedTuple):
     percent: str
     interval: str
     interval_percent: str
-    answer: Significance
+    answer: records.Significance
     samples: str
     told_by: tuple[str, str, str, str] | None
     """Where the lower decile tells the answer: that before and after, its change in percent, and the interval."""
 
 
-def headline(one: Comparison) -> Headline | None:
+def headline(one: records.Comparison) -> Headline | None:
     """The change of the latency, or None where one side has none."""
     if not measured(one):
         return None
@@ -121,26 +109,26 @@ def headline(one: Comparison) -> Headline | None:
     )
 
 
-def _lower_words(change: LatencyChange) -> tuple[str, str, str, str] | None:
+def _lower_words(change: records.LatencyChange) -> tuple[str, str, str, str] | None:
     if change.told_by != "lower decile" or change.lower_ns is None or change.lower_ratio is None:
         return None
     return (*pair_ns(*change.lower_ns), *ratio_percent(change.lower_ratio))
 
 
-def measured(one: Comparison) -> bool:
+def measured(one: records.Comparison) -> bool:
     """Whether both sides have a latency that was measured end to end."""
     both = one.before.latency.median_ns and one.after.latency.median_ns
     return bool(both and one.latency.samples_before and one.latency.samples_after)
 
 
-def of_roof(side: Side) -> float | None:
+def of_roof(side: records.Side) -> float | None:
     """What the roofline allows over the latency."""
     if side.attainable_ns is None or not side.latency.median_ns:
         return None
     return side.attainable_ns / side.latency.median_ns
 
 
-def roof_words(one: Comparison) -> tuple[str, str, str] | None:
+def roof_words(one: records.Comparison) -> tuple[str, str, str] | None:
     """What the roofline allows before, after, and the change; None where it is unknown of one side."""
     before, after = one.before.attainable_ns, one.after.attainable_ns
     if before is None or after is None:
@@ -149,7 +137,7 @@ def roof_words(one: Comparison) -> tuple[str, str, str] | None:
     return f"~{first}", f"~{second}", f"~{signed_ns(after - before)}" if after != before else "no change"
 
 
-def of_roof_words(one: Comparison) -> tuple[str, str, str] | None:
+def of_roof_words(one: records.Comparison) -> tuple[str, str, str] | None:
     """The share of the roof before, after, and the change in points."""
     before, after = of_roof(one.before), of_roof(one.after)
     if before is None or after is None:
@@ -157,7 +145,7 @@ def of_roof_words(one: Comparison) -> tuple[str, str, str] | None:
     return f"~{format_percent(before)}", f"~{format_percent(after)}", f"~{signed(100 * (after - before))} points"
 
 
-def lost_words(one: Comparison) -> tuple[str, str, str] | None:
+def lost_words(one: records.Comparison) -> tuple[str, str, str] | None:
     """Latency less what the roofline allows: before, after, and the change."""
     if one.before.attainable_ns is None or one.after.attainable_ns is None or not measured(one):
         return None
@@ -167,60 +155,64 @@ def lost_words(one: Comparison) -> tuple[str, str, str] | None:
     return f"~{first}", f"~{second}", f"~{signed_ns(after - before)}" if after != before else "no change"
 
 
-def side_words(side: Side) -> str:
+def side_words(side: records.Side) -> str:
     """What was run where: ``tinynet.onnx, ort-cpu on Example CPU, 3 runs``."""
     runs = len(side.medians_ns)
     return f"{side.model}, {side.backend} on {side.device}" + (f", {runs} runs" if runs > 1 else "")
 
 
-def answer_words(answer: Significance | None) -> str:
+def answer_words(answer: records.Significance | None) -> str:
     """Whether a part changed; unknown is no answer."""
     return answer or "significance unknown"
 
 
-def ends(part: RegionChange) -> tuple[str, str]:
+def ends(part: records.RegionChange) -> tuple[str, str]:
     """Its times; none where it is on one side alone."""
     before, after = pair_ns(part.before_ns, part.after_ns)
     return ("-" if part.match == "only after" else before), ("-" if part.match == "only before" else after)
 
 
-def kinds(one: Comparison) -> dict[str, str]:
+def kinds(one: records.Comparison) -> dict[str, str]:
     """Of what kind the numbers of each cause are, as the ledger has it."""
     return {row.cause: row.kind for row in one.ledger}
 
 
-def causes(part: RegionChange, kind_of: Mapping[str, str]) -> list[tuple[str, str]]:
+def causes(part: records.RegionChange, kind_of: Mapping[str, str]) -> list[tuple[str, str]]:
     """Its causes, the largest first, each with its time: a measured one as it is, others marked by their kind."""
     ranked = sorted(((cause, ns) for cause, ns in part.parts.items() if ns), key=lambda item: (-abs(item[1]), item[0]))
-    return [(cause_name(cause), MARKS.get(kind_of.get(cause, ""), "") + signed_ns(ns)) for cause, ns in ranked]
+    return [(records.cause_name(cause), MARKS.get(kind_of.get(cause, ""), "") + signed_ns(ns)) for cause, ns in ranked]
 
 
-def kernels(part: RegionChange) -> str:
+def kernels(part: records.RegionChange) -> str:
     """What became of its kernels; empty where they are the same."""
     if part.kernels_before == part.kernels_after:
         return ""
     return f"{', '.join(part.kernels_before) or 'none'} {ARROW} {', '.join(part.kernels_after) or 'none'}"
 
 
-def dtypes(part: RegionChange) -> str:
+def dtypes(part: records.RegionChange) -> str:
     """What became of its dtype; empty where it is the same."""
     if part.dtype_before == part.dtype_after or part.match in ("only before", "only after"):
         return ""
     return f"{part.dtype_before or 'unknown'} {ARROW} {part.dtype_after or 'unknown'}"
 
 
-def expected(part: RegionChange) -> str:
+def expected(part: records.RegionChange) -> str:
     """What good library kernels take before and after, once where that is the same; empty unless both are known."""
-    sides = [*filter(None, (with_band(side or Expectation()) for side in (part.expected_before, part.expected_after)))]
+    sides = [
+        *filter(
+            None, (with_band(side or records.Expectation()) for side in (part.expected_before, part.expected_after))
+        )
+    ]
     return f" {ARROW} ".join(dict.fromkeys(sides)) if len(sides) == 2 else ""
 
 
-def finding_mark(finding: Finding) -> str:
+def finding_mark(finding: records.Finding) -> str:
     """``OC301?`` of a hypothesis, ``TR010!`` of a doubt."""
     return f"{finding.code}{'!' if finding.kind == 'trust' else '?'}"
 
 
-def title(one: Comparison) -> str:
+def title(one: records.Comparison) -> str:
     """``base -> head``."""
     return f"{one.before.label} {ARROW} {one.after.label}"
 
@@ -231,7 +223,7 @@ def title(one: Comparison) -> str:
 class Step(NamedTuple):
     """A row of the ledger as drawn: where it starts and ends, from 0 to 1 of the drawing."""
 
-    row: ChangeRow
+    row: records.ChangeRow
     start: float
     end: float
 
@@ -244,7 +236,7 @@ class Waterfall(NamedTuple):
     end: float
 
 
-def waterfall(rows: Sequence[ChangeRow]) -> Waterfall:
+def waterfall(rows: Sequence[records.ChangeRow]) -> Waterfall:
     """Steps from the latency before to that after, each starting where the last one ended.
 
     Example:
@@ -263,7 +255,7 @@ def waterfall(rows: Sequence[ChangeRow]) -> Waterfall:
     )
 
 
-def ledger_gap_ns(one: Comparison) -> int:
+def ledger_gap_ns(one: records.Comparison) -> int:
     """The difference of the medians less the sum of the ledger: 0 where it closes."""
     difference = one.after.latency.median_ns - one.before.latency.median_ns
     return difference - sum(row.ns for row in one.ledger)

@@ -25,20 +25,13 @@ from trtprof.report._format import (
 from trtprof.report.content._views import UNKNOWN_OP, Row, view_of
 from trtprof.report.document import Block, Kind, Notes, Pair, Pairs, Span, Words
 
-LABEL = 10
-"""Columns of the words in front."""
-CAUSES = 2
-"""Likely causes that are told; the others are counted."""
-RUNTIMES = ("tensorrt", "tensorrt-rtx", "onnxruntime")
-"""What runs a model, whose version is told."""
-OPS = 4
-"""Op types that are told with their share of the time; the others are added up."""
-LEAST_SHARE = 0.01
-"""Of the time, of an op type that is told."""
-ROWS = 4
-"""Rows that a cause is led to; the others are counted."""
-INPUTS = 4
-"""Inputs that are told; the others are counted."""
+LABEL = 10  # Columns of the words in front
+CAUSES = 2  # Likely causes that are told; the others are counted
+RUNTIMES = ("tensorrt", "tensorrt-rtx", "onnxruntime")  # What runs a model, whose version is told
+OPS = 4  # Op types that are told with their share of the time; the others are added up
+LEAST_SHARE = 0.01  # Of the time, of an op type that is told
+ROWS = 4  # Rows that a cause is led to; the others are counted
+INPUTS = 4  # Inputs that are told; the others are counted
 
 
 def title(run: Run) -> Words:

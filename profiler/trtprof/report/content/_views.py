@@ -29,49 +29,32 @@ class Band(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one row of a view sums up.
+    """What one row of a view sums up."""
 
-    Attributes:
-        name: Of the layer, node, op type or kernel; hostile text.
-        what: A word before the name: the op type of a node, what a kernel's name says. Hostile too.
-        measured_ns: Median time of its layers; of a kernel, its time in the whole capture. Where ``home`` is
-            given, 0: the time stands there.
-        attainable_ns: What the roofline allows those of its layers that are priced; None where none is.
-        priced_ns: Measured time of those.
-        lost_ns: Sum over the layers whose loss is known; None where none is.
-        expected_ns: Sum of what good library kernels take, with its band as if all erred the same way; None where
-            a layer has no expectation.
-        bound: What bounds most of its time.
-        layers: How many layers it sums up; of a kernel, how many it runs in.
-        unpriced: How many of them lack a loss.
-        launches: How often a kernel was launched in the capture.
-        sharing: Other nodes in the layers of a node.
-        home: The node in whose row the time of the layer stands that this node shares; None where it stands here.
-        layer: Where the view is by layer, the layer itself, or of those that are alike the one that lost most.
-        inside: Of a node that is in one layer alone, what that is called; hostile too.
-        rest: Whether it sums up what is not shown.
-        nameless: Whether it sums up what has no name of the kind that the view is by.
-        members: The layers that it sums up.
-    """
-
-    name: str
-    what: str = ""
+    name: str  # Of the layer, node, op type or kernel; hostile text
+    what: str = ""  # A word before the name: the op type of a node, what a kernel's name says. Hostile too.
+    # Median time of its layers; of a kernel, its time in the whole capture. Where ``home`` is given, 0: the time
+    # stands there.
     measured_ns: int = 0
-    attainable_ns: int | None = None
-    priced_ns: int = 0
-    lost_ns: int | None = None
+    attainable_ns: int | None = None  # What the roofline allows those of its layers that are priced; None where none is
+    priced_ns: int = 0  # Measured time of those
+    lost_ns: int | None = None  # Sum over the layers whose loss is known; None where none is
+    # Sum of what good library kernels take, with its band as if all erred the same way; None where a layer has no
+    # expectation
     expected_ns: Band | None = None
-    bound: str = ""
-    layers: int = 0
-    unpriced: int = 0
-    launches: int = 0
-    sharing: int = 0
+    bound: str = ""  # What bounds most of its time
+    layers: int = 0  # How many layers it sums up; of a kernel, how many it runs in
+    unpriced: int = 0  # How many of them lack a loss
+    launches: int = 0  # How often a kernel was launched in the capture
+    sharing: int = 0  # Other nodes in the layers of a node
+    # The node in whose row the time of the layer stands that this node shares; None where it stands here
     home: str | None = None
+    # Where the view is by layer, the layer itself, or of those that are alike the one that lost most
     layer: LayerResult | None = None
-    inside: str = ""
-    rest: bool = False
-    nameless: bool = False
-    members: tuple[LayerName, ...] = ()
+    inside: str = ""  # Of a node that is in one layer alone, what that is called; hostile too
+    rest: bool = False  # Whether it sums up what is not shown
+    nameless: bool = False  # Whether it sums up what has no name of the kind that the view is by
+    members: tuple[LayerName, ...] = ()  # The layers that it sums up
 
     @property
     def of_roof(self) -> float | None:
@@ -95,8 +78,7 @@ class View(NamedTuple):
     whole: str
     total_ns: int
     rows: tuple[Row, ...]
-    note: str = ""
-    """What else is to be said about the list, in words."""
+    note: str = ""  # What else is to be said about the list, in words
 
     def covered(self, rows: Iterable[Row]) -> float | None:
         """The share of all that is known to be lost that some rows lost; None where nothing is."""
@@ -244,8 +226,7 @@ def alike(layer: LayerResult) -> Hashable:
     return layer.op_type, layer.role, layer.shapes, layer.dtype, layer.flops, layer.bytes, layer.bound, kernels, whole
 
 
-UNKNOWN_OP = "unknown op"
-"""An op type that a range of a capture does not tell."""
+UNKNOWN_OP = "unknown op"  # An op type that a range of a capture does not tell
 
 
 def _by_type(run: Run) -> View:
@@ -270,8 +251,7 @@ def _home_in(run: Run) -> Callable[[LayerResult], str | None]:
     return home_of
 
 
-MODULES = 30
-"""Most rows of modules for which their scopes are looked into any deeper."""
+MODULES = 30  # Most rows of modules for which their scopes are looked into any deeper
 
 
 def _by_module(run: Run) -> View:

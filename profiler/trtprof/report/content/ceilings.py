@@ -12,8 +12,7 @@ from trtprof.report._format import count
 from trtprof.report.document import Column, Document, Notes, Row, Span, Table, prose, sections
 
 _TITLES = {"FLOP/s": "arithmetic", "1/s": "special functions, evaluations", "B/s": "memory", "ns": "floors"}
-_ELSEWHERE = "best "
-"""Prefix of what was reached at another thread count than the run's."""
+_ELSEWHERE = "best "  # Prefix of what was reached at another thread count than the run's
 
 
 @content_of(CeilingsDocument)

@@ -29,12 +29,9 @@ from trtprof.report.document import (
     prose,
 )
 
-PARTS = 5
-"""Parts of the model, and findings, that a screen shows when the reader did not choose how many."""
-PAPER = 20
-"""The same of a document that can fold the others."""
-LIST = 30
-"""Facts, findings and notes of a document for people at most."""
+PARTS = 5  # Parts of the model, and findings, that a screen shows when the reader did not choose how many
+PAPER = 20  # The same of a document that can fold the others
+LIST = 30  # Facts, findings and notes of a document for people at most
 
 _KINDS: dict[str, Kind] = {
     "slower": "worse", "faster": "better", "failed": "worse", "passed": "better", "inconclusive": "cause",

@@ -5,18 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-from trtprof.base.records import (
-    WIDER_BASES,
-    Fleet,
-    FleetAnswer,
-    FleetBasis,
-    FleetBest,
-    FleetFailure,
-    FleetLedgerRow,
-    FleetPattern,
-    FleetTarget,
-    FleetWin,
-)
+from trtprof.base import records
 from trtprof.base.units import format_names, format_ns, format_percent
 from trtprof.report import ReportOptions, content_of
 from trtprof.report._estimates import WIDER, about, at_least
@@ -40,27 +29,20 @@ from trtprof.report.document import (
     sections,
 )
 
-ROWS = 20
-"""Rows of a list on a screen unless asked for more or less."""
-SHARED = 2
-"""Models of which the same is said are told together."""
-NAMES = 12
-"""Models that are named in a sentence."""
-ROWS_AT_ONCE = 24
-"""Of answers, of which a row more is no page more."""
-PATTERNS = 10
-"""Of layers in several models."""
-PAPER = 60
-"""The same of a document that folds the others."""
-MARKS: dict[FleetBasis, str] = {"measured": "", "expected": "~", "bound": ">= ", "none": ""}
+ROWS = 20  # Rows of a list on a screen unless asked for more or less
+SHARED = 2  # Models of which the same is said are told together
+NAMES = 12  # Models that are named in a sentence
+ROWS_AT_ONCE = 24  # Of answers, of which a row more is no page more
+PATTERNS = 10  # Of layers in several models
+PAPER = 60  # The same of a document that folds the others
+MARKS: dict[records.FleetBasis, str] = {"measured": "", "expected": "~", "bound": ">= ", "none": ""}
 """Before a number, by what it rests on."""
-BELIEVED = 1.005
-"""A larger share of a bound is a doubt about one of both numbers."""
+BELIEVED = 1.005  # A larger share of a bound is a doubt about one of both numbers
 _KIND_MARKS = {"fact": "", "estimate": "~", "remainder": "="}
 
 
-@content_of(Fleet)
-def document(found: Fleet, options: ReportOptions) -> Document:
+@content_of(records.Fleet)
+def document(found: records.Fleet, options: ReportOptions) -> Document:
     """Doubts first, then what serves what, where the hours go, what a kernel would win; all answers behind."""
     shown = options.top if options.top is not None else ROWS
     return Document(
@@ -80,7 +62,7 @@ def document(found: Fleet, options: ReportOptions) -> Document:
     )
 
 
-def title(found: Fleet) -> str:
+def title(found: records.Fleet) -> str:
     """What the fleet is, and how much of it is answered."""
     state = [f"{found.done:,} done"]
     state += [f"{found.failed:,} failed"] if found.failed else []
@@ -91,7 +73,7 @@ def title(found: Fleet) -> str:
     return f"{found.name}   {models}   {targets}   {count(found.cells, 'cell')}: {', '.join(state)}{of}"
 
 
-def others(found: Fleet) -> Iterator[str]:
+def others(found: records.Fleet) -> Iterator[str]:
     """What the document leaves out, list by list."""
     for number, what in (
         (found.best_left_out, "model"), (found.wins_left_out, "kind of layer that a kernel by hand might pay for"),
@@ -116,25 +98,25 @@ def money(value: float, currency: str) -> str:
     return f"{digits} {currency}".strip()
 
 
-def cost(value: float | None, basis: FleetBasis, currency: str) -> str:
+def cost(value: float | None, basis: records.FleetBasis, currency: str) -> str:
     """A cost with the mark of what it rests on; empty where there is none."""
     return "" if value is None else f"{MARKS[basis]}{money(value, currency)}"
 
 
-def time(one: FleetAnswer) -> str:
+def time(one: records.FleetAnswer) -> str:
     """What there is of a cell: measured, else expected, else its bound; a failed one says so."""
     if one.status == "failed":
         return "failed"
     if one.latency_ns is not None:
         return format_ns(one.latency_ns) + ("!" if one.doubts else "")
     if one.expected_ns is not None:
-        return f"{about(one)}{WIDER if one.expected_basis in WIDER_BASES else ''}"
+        return f"{about(one)}{WIDER if one.expected_basis in records.WIDER_BASES else ''}"
     if one.bound_ns is not None:
         return at_least(one.bound_ns)
     return "built" if one.verb == "build" else "no price"
 
 
-def basis(one: FleetAnswer) -> FleetBasis:
+def basis(one: records.FleetAnswer) -> records.FleetBasis:
     """What `time` rests on."""
     if one.latency_ns is not None:
         return "measured"
@@ -148,60 +130,60 @@ def hours(value: float) -> str:
     return f"{60 * value:.3g} min" if abs(value) >= 1 / 60 else f"{3600 * value:.3g} s"
 
 
-def busy(value: float, basis: FleetBasis) -> str:
+def busy(value: float, basis: records.FleetBasis) -> str:
     """How many targets are kept busy."""
     return f"{MARKS[basis]}{value:,.0f}" if value >= 100 else f"{MARKS[basis]}{value:.3g}"
 
 
-def limit(one: FleetBest) -> str:
+def limit(one: records.FleetBest) -> str:
     """The limit of a model."""
     return format_ns(one.limit_ns) if one.limit_ns else ""
 
 
-def called(one: FleetBest) -> str:
+def called(one: records.FleetBest) -> str:
     """A model, with its precision where it is not the file's own."""
     return one.model if one.precision == "model" else f"{one.model} ({one.precision})"
 
 
-def best_time(one: FleetBest) -> str:
+def best_time(one: records.FleetBest) -> str:
     """The latency of its slowest size on the best target."""
     return "" if one.latency_ns is None else f"{MARKS[one.basis]}{format_ns(one.latency_ns)}"
 
 
-def best_words(one: FleetBest, *, why: bool = True) -> str:
+def best_words(one: records.FleetBest, *, why: bool = True) -> str:
     """What is to be said beside the best target; ``why`` others are none, too."""
     alike = f"may be as good: {format_names(one.alike)}" if one.alike else ""
     return "; ".join(filter(None, (alike, one.why if why else "")))
 
 
-def shared(best: Sequence[FleetBest]) -> dict[str, list[str]]:
+def shared(best: Sequence[records.FleetBest]) -> dict[str, list[str]]:
     """Why others are none, where the same is said of several models; and of which."""
     return {why: names for why, names in _alike((one.why, called(one)) for one in best).items() if len(names) >= SHARED}
 
 
-def win_hours(one: FleetWin) -> tuple[str, str]:
+def win_hours(one: records.FleetWin) -> tuple[str, str]:
     """What a kernel by hand would win, and the interval: hours a day, or without requests the time."""
     if one.hours_per_day is not None and one.hours_low is not None and one.hours_high is not None:
         return f"~{hours(one.hours_per_day)}", f"{hours(one.hours_low)} .. {hours(one.hours_high)}"
     return f"~{format_ns(one.win_ns)}", f"{format_ns(one.win_low_ns)} .. {format_ns(one.win_high_ns)}"
 
 
-def win_share(one: FleetWin, *, by_day: bool) -> str:
+def win_share(one: records.FleetWin, *, by_day: bool) -> str:
     """Of the measured hours, or of what was measured; empty of layers of models without requests beside others."""
     return "" if by_day and one.hours_per_day is None else format_percent(one.share)
 
 
-def has_prices(found: Fleet) -> bool:
+def has_prices(found: records.Fleet) -> bool:
     """Whether any target has a price."""
     return any(one.price_per_hour is not None for one in found.targets)
 
 
-def per_day(found: Fleet) -> bool:
+def per_day(found: records.Fleet) -> bool:
     """Whether wins are told by the day."""
     return any(one.hours_per_day is not None for one in found.wins)
 
 
-def ledger_bars(rows: Sequence[FleetLedgerRow]) -> list[tuple[FleetLedgerRow, float, float]]:
+def ledger_bars(rows: Sequence[records.FleetLedgerRow]) -> list[tuple[records.FleetLedgerRow, float, float]]:
     """Each row with where its bar starts and ends, from 0 to 1 of the sum; what is negative goes back."""
     total = sum(row.hours_per_day for row in rows) or 1.0
     ends = list(itertools.accumulate((row.hours_per_day for row in rows), initial=0.0))
@@ -214,7 +196,7 @@ def ledger_bars(rows: Sequence[FleetLedgerRow]) -> list[tuple[FleetLedgerRow, fl
 # --- blocks -----------------------------------------------------------------------------------
 
 
-def _best(found: Fleet, shown: int) -> Section | None:
+def _best(found: records.Fleet, shown: int) -> Section | None:
     if not found.best:
         return None
     priced = has_prices(found)
@@ -260,21 +242,23 @@ def _alike(words: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return found
 
 
-def _busy_cell(one: FleetBest) -> Span:
+def _busy_cell(one: records.FleetBest) -> Span:
     if one.busy is None:
         return Span("-")
     where = "" if one.served_by == one.target else f" of {one.served_by}"
     return Span(f"{busy(one.busy, one.served_basis)}{where}", "estimate" if one.served_basis == "expected" else "")
 
 
-def grid(answers: Sequence[FleetAnswer]) -> Iterator[tuple[FleetAnswer, dict[str, FleetAnswer]]]:
+def grid(
+    answers: Sequence[records.FleetAnswer],
+) -> Iterator[tuple[records.FleetAnswer, dict[str, records.FleetAnswer]]]:
     """The answers of each model at each size and precision, by target; with the first of them."""
     for _, alike in itertools.groupby(answers, key=lambda one: (one.model, one.size, one.precision)):
         row = list(alike)
         yield row[0], {one.target: one for one in row}
 
 
-def _answers(found: Fleet, shown: int) -> Section | None:
+def _answers(found: records.Fleet, shown: int) -> Section | None:
     rows = list(grid(found.answers))
     if not rows:
         return None
@@ -287,7 +271,7 @@ def _answers(found: Fleet, shown: int) -> Section | None:
         *((Column("as", key=True),) if precisions else ()),
         *(Column(target, right=True) for target in targets),
     )
-    kinds: dict[FleetBasis, Kind] = {"measured": "", "expected": "estimate", "bound": "estimate", "none": ""}
+    kinds: dict[records.FleetBasis, Kind] = {"measured": "", "expected": "estimate", "bound": "estimate", "none": ""}
     made = [
         Row((
             name(first.model), prose(first.size), *((first.precision,) if precisions else ()),
@@ -296,7 +280,7 @@ def _answers(found: Fleet, shown: int) -> Section | None:
         for first, by_target in rows[: max(shown, PAPER)]
     ]  # fmt: skip
     after = ["~ expected of good kernels, >= bound: no kernel is faster; neither was measured"]
-    if any(one.expected_basis in WIDER_BASES for one in found.answers if one.latency_ns is None):
+    if any(one.expected_basis in records.WIDER_BASES for one in found.answers if one.latency_ns is None):
         after.append(f"{WIDER} with the wider band of what was not measured itself")
     if any(one.of_expected is not None for one in found.answers):
         after.append("%: of the time that was measured good kernels are expected to take so much")
@@ -310,7 +294,7 @@ def _answers(found: Fleet, shown: int) -> Section | None:
     return Section(blocks=(table,))
 
 
-def _answer(one: FleetAnswer | None, kinds: dict[FleetBasis, Kind]) -> Span:
+def _answer(one: records.FleetAnswer | None, kinds: dict[records.FleetBasis, Kind]) -> Span:
     if one is None:
         return Span("-", "faint")
     if one.status == "failed":
@@ -319,7 +303,7 @@ def _answer(one: FleetAnswer | None, kinds: dict[FleetBasis, Kind]) -> Span:
     return Span(f"{time(one)}{share}", kinds[basis(one)])
 
 
-def _targets(found: Fleet) -> list[Block]:
+def _targets(found: records.Fleet) -> list[Block]:
     asked = found.requests_per_s is not None
     columns = [
         Column("target", cut="middle", least=8, key=True),
@@ -340,7 +324,7 @@ def _targets(found: Fleet) -> list[Block]:
     return [Table(columns=tuple(columns), rows=rows, title="targets", stack=True)]
 
 
-def _needed(one: FleetTarget) -> Iterator[str | Span]:
+def _needed(one: records.FleetTarget) -> Iterator[str | Span]:
     if one.busy is None or one.needed is None:
         yield from ("-", "-", "-")
         return
@@ -350,7 +334,7 @@ def _needed(one: FleetTarget) -> Iterator[str | Span]:
     yield Span(f">= {MARKS[one.basis]}{one.needed:,}", kind)
 
 
-def _ledger(found: Fleet) -> list[Block]:
+def _ledger(found: records.Fleet) -> list[Block]:
     if not found.ledger or found.hours_per_day is None:
         return _not_counted(found)
     rows = [
@@ -375,20 +359,20 @@ def _ledger(found: Fleet) -> list[Block]:
     return [Table(columns=columns, rows=rows, title=head), *_not_counted(found)]
 
 
-def _not_counted(found: Fleet) -> list[Block]:
+def _not_counted(found: records.Fleet) -> list[Block]:
     told = (words.rpartition(": ") for words in found.not_counted)
     alike = _alike((why, of) for of, _, why in told)
     lines = tuple(f"in no hours: {format_names(names, NAMES)}: {why}" for why, names in alike.items())
     return [Notes(lines)] if lines else []
 
 
-def hours_of(found: Fleet) -> str:
+def hours_of(found: records.Fleet) -> str:
     """All hours of a day, marked where any are expected."""
     mark = "~" if found.hours_per_day and found.measured_hours < found.hours_per_day * (1 - 1e-9) else ""
     return f"{mark}{hours(found.hours_per_day or 0.0)}"
 
 
-def requests(found: Fleet) -> str:
+def requests(found: records.Fleet) -> str:
     """The requests that are counted."""
     return f"{rate(found.requests_per_s or 0.0)} requests/s"
 
@@ -398,13 +382,13 @@ def rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def ledger_word(row: FleetLedgerRow) -> str:
+def ledger_word(row: records.FleetLedgerRow) -> str:
     """What a row of the ledger is of: runs or predictions, needed or lost."""
     of = "run" if row.basis == "measured" else "prediction"
     return f"{of}, needed" if row.needed else of if row.kind == "remainder" else f"{of}, lost"
 
 
-def _wins(found: Fleet, shown: int) -> list[Block]:
+def _wins(found: records.Fleet, shown: int) -> list[Block]:
     if not found.wins:
         if not found.above:
             return [Notes((f"kernels by hand: {found.no_wins}",))] if found.no_wins else []
@@ -436,7 +420,7 @@ def _wins(found: Fleet, shown: int) -> list[Block]:
     ]
 
 
-def _above(found: Fleet, shown: int) -> Table:
+def _above(found: records.Fleet, shown: int) -> Table:
     rows = [
         Row((Span(above(one), "estimate"), f"{one.models:,}", f"{one.cells:,}", prose(f"{one.pattern}  {one.dtype}")))
         for one in found.above[:shown]
@@ -453,12 +437,12 @@ def _above(found: Fleet, shown: int) -> Table:
     )
 
 
-def above(one: FleetPattern) -> str:
+def above(one: records.FleetPattern) -> str:
     """By how much what is expected is above the bound: hours a day, or without requests the time."""
     return f"~{format_ns(one.above_ns)}" if one.above_hours is None else f"~{hours(one.above_hours)}"
 
 
-def _patterns(found: Fleet, shown: int) -> list[Block]:
+def _patterns(found: records.Fleet, shown: int) -> list[Block]:
     if not found.patterns:
         return []
     targets = [
@@ -492,17 +476,17 @@ def _patterns(found: Fleet, shown: int) -> list[Block]:
     ]
 
 
-def doubted(found: Fleet) -> bool:
+def doubted(found: records.Fleet) -> bool:
     """Whether layers are told to be faster than their bound."""
     return any(each.of_bound > BELIEVED for one in found.patterns for each in one.targets)
 
 
-def _efficiency(one: FleetPattern, target: str) -> Span:
+def _efficiency(one: records.FleetPattern, target: str) -> Span:
     text = efficiency(one, target)
     return Span(text or "-", "doubt" if "!" in text else "estimate" if "~" in text else "")
 
 
-def efficiency(one: FleetPattern, target: str) -> str:
+def efficiency(one: records.FleetPattern, target: str) -> str:
     """Of a target: measured where anything was, else expected; empty where there is neither."""
     of = {each.basis: each for each in one.targets if each.target == target}
     found = of.get("measured") or of.get("expected")
@@ -511,7 +495,7 @@ def efficiency(one: FleetPattern, target: str) -> str:
     return f"{MARKS[found.basis]}{100 * found.of_bound:.0f} %{'!' if found.of_bound > BELIEVED else ''}"
 
 
-def _failures(found: Fleet, shown: int) -> Section | None:
+def _failures(found: records.Fleet, shown: int) -> Section | None:
     if not found.failures:
         return None
     rows = [_failure(one) for one in found.failures[:shown]]
@@ -529,7 +513,7 @@ def _failures(found: Fleet, shown: int) -> Section | None:
     )
 
 
-def _failure(one: FleetFailure) -> Row:
+def _failure(one: records.FleetFailure) -> Row:
     first = one.examples[0]
     under = [Under(prose(words), label, indent=2) for label, words in (("why", one.why), ("fix", one.fix)) if words]
     such = f"{first.model} on {first.target}, {first.size}"

@@ -27,14 +27,10 @@ from trtprof.report.document import (
     name,
 )
 
-ROWS = 5
-"""Rows of a list that a screen shows when the reader did not choose how many."""
-TARGETS = 12
-"""The same of targets."""
-PAPER = 20
-"""The same of a document that can fold the others."""
-MOST = 300
-"""Rows of a list at most: nobody reads more, and other formats have all."""
+ROWS = 5  # Rows of a list that a screen shows when the reader did not choose how many
+TARGETS = 12  # The same of targets
+PAPER = 20  # The same of a document that can fold the others
+MOST = 300  # Rows of a list at most: nobody reads more, and other formats have all
 
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(words.WORSE, "worse"), **dict.fromkeys(words.BETTER, "better"), "failed": "worse",

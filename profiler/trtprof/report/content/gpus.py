@@ -10,8 +10,7 @@ from trtprof.base.units import format_bytes, format_rate
 from trtprof.report import ReportOptions, content_of
 from trtprof.report.document import Block, Column, Document, Notes, Pair, Pairs, Row, Table, sections
 
-_TWINS = {"uint8": "int8", "fp8e5m2": "fp8e4m3fn"}
-"""Dtypes that are left out where they run at the rate of another one."""
+_TWINS = {"uint8": "int8", "fp8e5m2": "fp8e4m3fn"}  # Dtypes that are left out where they run at the rate of another one
 _SHORT = {"fp8e4m3fn": "fp8", "fp4e2m1": "fp4"}
 _WEAK = "?"
 _LEGEND = (
@@ -45,8 +44,7 @@ class _Shown(NamedTuple):
     head: str
     unit: str
     cell: Callable[[GpuSheet], str]
-    priority: int
-    """The lower, the longer it stays where there is little room; 0 stays."""
+    priority: int  # The lower, the longer it stays where there is little room; 0 stays
 
 
 def _number(figure: Figure | None, scale: float = 1.0, digits: int = 0) -> str:

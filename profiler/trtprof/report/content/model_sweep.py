@@ -13,8 +13,7 @@ from trtprof.report.document import Column, Document, Notes, Row, Table, prose, 
 
 NO_FORM = "no closed form"
 
-_NAME = 20
-"""Columns of the name of an op."""
+_NAME = 20  # Columns of the name of an op
 
 
 @content_of(Sweep)

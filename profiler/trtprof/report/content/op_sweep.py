@@ -15,13 +15,10 @@ from trtprof.report._estimates import at_least
 from trtprof.report._format import count, without_unit
 from trtprof.report.document import Column, Document, Notes, Picture, Row, Table, sections
 
-DRAWN = 10
-"""Lines in a picture: more cannot be told apart."""
+DRAWN = 10  # Lines in a picture: more cannot be told apart
 _LETTERS = "abcdefghij"
-_ROWS = 9
-"""Height of a plot of characters."""
-_SKIPS = 3
-"""Skipped combinations that are listed."""
+_ROWS = 9  # Height of a plot of characters
+_SKIPS = 3  # Skipped combinations that are listed
 
 
 @content_of(OpSweep)

@@ -9,22 +9,8 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from trtprof.base import records
 from trtprof.base.plan_words import LAUNCHING, precision
-from trtprof.base.records import (
-    EngineFacts,
-    EnginePlan,
-    LayerResult,
-    MatchedLayer,
-    NodeFate,
-    PlanBinding,
-    PlanEdge,
-    PlanLint,
-    PlanReformat,
-    PlanShare,
-    PlanSummary,
-    PredictedLayer,
-    Work,
-)
 from trtprof.base.units import format_bytes, format_flops, format_ns, format_percent
 from trtprof.report import ReportOptions, content_of
 from trtprof.report._estimates import at_least
@@ -48,23 +34,18 @@ from trtprof.report.document import (
     sections,
 )
 
-LAYERS = 30
-"""Layers that a report for people shows unless asked for more or less."""
-LAYERS_OF_A_PART = 8
-"""The same where the plan is a part of another report."""
-EDGES = 5
-"""Fusions that did not happen, likewise; also groups of reformats and of lints."""
-PLACES = 3
-"""Places of a lint, and reformats of one origin."""
-NAMED = 10
-"""Lost nodes, bindings and shares of one table."""
+LAYERS = 30  # Layers that a report for people shows unless asked for more or less
+LAYERS_OF_A_PART = 8  # The same where the plan is a part of another report
+EDGES = 5  # Fusions that did not happen, likewise; also groups of reformats and of lints
+PLACES = 3  # Places of a lint, and reformats of one origin
+NAMED = 10  # Lost nodes, bindings and shares of one table
 
 FATE_WORDS = {"layer": "in layers", "folded": "folded", "eliminated": "eliminated", "lost": "lost"}
 """What became of nodes, in the order in which it is told."""
 
 
-@content_of(EnginePlan)
-def document(found: EnginePlan, options: ReportOptions) -> Document:
+@content_of(records.EnginePlan)
+def document(found: records.EnginePlan, options: ReportOptions) -> Document:
     """The plan, what is worth a look first."""
     bindings = [pair for mode in ("input", "output") for pair in _bindings(found.bindings, mode)]
     return Document(
@@ -75,7 +56,9 @@ def document(found: EnginePlan, options: ReportOptions) -> Document:
     )
 
 
-def parts(plan: EnginePlan, options: ReportOptions, layers: int, bindings: Sequence[Pair] = ()) -> Iterator[Section]:
+def parts(
+    plan: records.EnginePlan, options: ReportOptions, layers: int, bindings: Sequence[Pair] = ()
+) -> Iterator[Section]:
     """The plan as a part of another document.
 
     Args:
@@ -94,7 +77,7 @@ def parts(plan: EnginePlan, options: ReportOptions, layers: int, bindings: Seque
     )
 
 
-def layer_names(plan: EnginePlan) -> dict[str, str]:
+def layer_names(plan: records.EnginePlan) -> dict[str, str]:
     """What to call each layer: its place in the plan, and the last ONNX node that it computes.
 
     Names that an engine gives (``__myl_AddReshTran_myl0_2``) tell nobody where in the model that is.
@@ -111,12 +94,12 @@ def layer_title(name: str, nodes: Sequence[str]) -> str:
     return (nodes[-1] if nodes else name) + (f" +{len(nodes) - 1}" if len(nodes) > 1 else "")
 
 
-def titles(layers: Iterable[LayerResult | PredictedLayer]) -> dict[str, str]:
+def titles(layers: Iterable[records.LayerResult | records.PredictedLayer]) -> dict[str, str]:
     """What to call the layers of an engine, by their names in its plan."""
     return {layer.name: layer_title(layer.name, layer.nodes) for layer in layers}
 
 
-def _heading(plan: EnginePlan, names: Mapping[str, str], bindings: Sequence[Pair]) -> Iterator[Pair]:
+def _heading(plan: records.EnginePlan, names: Mapping[str, str], bindings: Sequence[Pair]) -> Iterator[Pair]:
     facts, summary = plan.facts, plan.summary
     build = "" if facts.build_ns is None else format_ns(facts.build_ns)
     told: list[tuple[str, Sequence[str]]] = [
@@ -139,7 +122,7 @@ def _heading(plan: EnginePlan, names: Mapping[str, str], bindings: Sequence[Pair
                 yield Pair("" if at else label, text, None, "")
 
 
-def engine_text(facts: EngineFacts) -> str:
+def engine_text(facts: records.EngineFacts) -> str:
     """The engine in a line: what built it, where, and with what else."""
     versions = dict(facts.versions)
     own = versions.pop(facts.backend, "")
@@ -147,14 +130,14 @@ def engine_text(facts: EngineFacts) -> str:
     return ", ".join(filter(None, [f"{facts.backend or 'not known'} {own}".strip(), facts.device, *others]))
 
 
-def layers_text(facts: EngineFacts, summary: PlanSummary) -> str:
+def layers_text(facts: records.EngineFacts, summary: records.PlanSummary) -> str:
     """How many layers there were and are: ``112 in the network -> 65 in the engine -> 60 launches``."""
     words = [f"{facts.network_layers:,} in the network"] if facts.network_layers else []
     launches = f"{summary.launches:,} launch{'' if summary.launches == 1 else 'es'}"
     return " -> ".join([*words, f"{summary.layers:,} in the engine", launches])
 
 
-def fates_of(fates: Iterable[NodeFate]) -> dict[str, int]:
+def fates_of(fates: Iterable[records.NodeFate]) -> dict[str, int]:
     """ONNX nodes by what became of them."""
     return dict(Counter(fate.fate for fate in fates))
 
@@ -167,18 +150,18 @@ def fates_text(fates: Mapping[str, int]) -> str:
     return f"{sum(fates.values()):,}: {', '.join(told)}" if fates else ""
 
 
-def match_text(summary: PlanSummary) -> str:
+def match_text(summary: records.PlanSummary) -> str:
     """How surely layers were led back to nodes: ``exact 98.0 %, inferred 2.0 % of bytes``."""
     shares = ", ".join(f"{share.what} {format_percent(share.fraction)}" for share in summary.by_match)
     return f"{shares} of {_whole(summary)}"
 
 
-def _whole(summary: PlanSummary) -> str:
+def _whole(summary: records.PlanSummary) -> str:
     """What the shares of a summary are shares of."""
     return "time" if any(share.ns is not None for share in summary.by_kind) else "bytes"
 
 
-def _work_text(works: Sequence[Work | None]) -> str:
+def _work_text(works: Sequence[records.Work | None]) -> str:
     known = [work for work in works if work is not None]
     moved, computed = sum(work.bytes for work in known), sum(work.flops for work in known)
     unknown = len(works) - len(known)
@@ -189,7 +172,7 @@ def _work_text(works: Sequence[Work | None]) -> str:
     )
 
 
-def _bindings(bindings: Sequence[PlanBinding], mode: str) -> Iterator[Pair]:
+def _bindings(bindings: Sequence[records.PlanBinding], mode: str) -> Iterator[Pair]:
     of_mode = [binding for binding in bindings if binding.mode == mode]
     for index, binding in enumerate(of_mode[:NAMED]):
         words = name(binding.name, "start"), f"  {binding.dtype} {dims_text(binding.dims)}"
@@ -198,7 +181,7 @@ def _bindings(bindings: Sequence[PlanBinding], mode: str) -> Iterator[Pair]:
         yield Pair("", f"{len(of_mode) - NAMED:,} more")
 
 
-def worth_a_look(summary: PlanSummary, names: Mapping[str, str] | None = None) -> list[str]:
+def worth_a_look(summary: records.PlanSummary, names: Mapping[str, str] | None = None) -> list[str]:
     """What stands out in a plan, a line each, most telling first."""
     lines = []
     expected = [edge for edge in summary.edges if edge.expected]
@@ -230,19 +213,19 @@ def _called(layer: str, names: Mapping[str, str] | None) -> str:
     return (names or {}).get(layer, layer)
 
 
-def _readers(edge: PlanEdge, names: Mapping[str, str] | None) -> str:
+def _readers(edge: records.PlanEdge, names: Mapping[str, str] | None) -> str:
     more = f" and {len(edge.readers) - 1} more" if len(edge.readers) > 1 else ""
     return (_called(edge.readers[0], names) if edge.readers else "nothing") + more
 
 
-def _ranked(edges: Sequence[PlanEdge]) -> Sequence[PlanEdge]:
+def _ranked(edges: Sequence[records.PlanEdge]) -> Sequence[records.PlanEdge]:
     """Edges with the most telling first: as they are where they have a price, else those to be expected by bytes."""
     if any(edge.saved_ns is not None for edge in edges):
         return edges
     return sorted(edges, key=lambda edge: (not edge.expected, -edge.bytes))
 
 
-def lost_nodes(lost: Sequence[NodeFate], op_types: Mapping[str, str], most: int) -> list[Block]:
+def lost_nodes(lost: Sequence[records.NodeFate], op_types: Mapping[str, str], most: int) -> list[Block]:
     """Nodes that are lost, a line each with the reason."""
     rows: list[Words] = []
     for fate in lost[:most]:
@@ -257,7 +240,7 @@ def lost_nodes(lost: Sequence[NodeFate], op_types: Mapping[str, str], most: int)
 # --- the layers -----------------------------------------------------------------------------
 
 
-def _layers(plan: EnginePlan, most: int) -> Block:
+def _layers(plan: records.EnginePlan, most: int) -> Block:
     rows = list(zip(plan.layers, plan.works, strict=True))
     if not rows:
         return Notes(("no layers",))
@@ -299,14 +282,14 @@ def _layers(plan: EnginePlan, most: int) -> Block:
     )
 
 
-def _moved(matched: MatchedLayer, work: Work | None) -> int:
+def _moved(matched: records.MatchedLayer, work: records.Work | None) -> int:
     return (matched.layer.nbytes or 0) if work is None else work.bytes
 
 
 def _layer(
     index: int,
-    matched: MatchedLayer,
-    work: Work | None,
+    matched: records.MatchedLayer,
+    work: records.Work | None,
     types: Mapping[str, str],
     changes: Mapping[str, str],
     number: int,
@@ -331,7 +314,7 @@ def nodes_of(nodes: Sequence[str], shared: Sequence[str] = (), before: str = "")
 
 
 def _what(
-    matched: MatchedLayer, nodes: Sequence[str], types: Mapping[str, str], changes: Mapping[str, str]
+    matched: records.MatchedLayer, nodes: Sequence[str], types: Mapping[str, str], changes: Mapping[str, str]
 ) -> Iterator[Span | str]:
     """What a layer computes: the types of its nodes, or its only node."""
     layer = matched.layer
@@ -374,7 +357,11 @@ def _bytes(total: int | None) -> str:
 
 
 def summary_of(
-    summary: PlanSummary, top: int | None = None, *, measured: bool = False, names: Mapping[str, str] | None = None
+    summary: records.PlanSummary,
+    top: int | None = None,
+    *,
+    measured: bool = False,
+    names: Mapping[str, str] | None = None,
 ) -> Iterator[list[Block]]:
     """What is to be learnt of a plan as a whole."""
     most = EDGES if top is None else top
@@ -387,7 +374,7 @@ def summary_of(
     yield [_shares(summary, measured=measured)]
 
 
-def _edges(edges: Sequence[PlanEdge], most: int, names: Mapping[str, str] | None) -> Table:
+def _edges(edges: Sequence[records.PlanEdge], most: int, names: Mapping[str, str] | None) -> Table:
     moved = format_bytes(sum(edge.bytes for edge in edges))
     expected = sum(edge.expected for edge in edges)
     shown = f"{len(edges):,}" if len(edges) <= most else f"{most:,} of {len(edges):,}"
@@ -413,14 +400,14 @@ def _edges(edges: Sequence[PlanEdge], most: int, names: Mapping[str, str] | None
 
 
 def _reformats(
-    reformats: Sequence[PlanReformat], most: int, names: Mapping[str, str] | None, *, measured: bool
+    reformats: Sequence[records.PlanReformat], most: int, names: Mapping[str, str] | None, *, measured: bool
 ) -> Table:
-    groups: dict[str, list[PlanReformat]] = {}
+    groups: dict[str, list[records.PlanReformat]] = {}
     for one in reformats:
         groups.setdefault(one.origin, []).append(one)
     timed = any(one.ns is not None for one in reformats)
 
-    def size(group: Sequence[PlanReformat]) -> tuple[int, int]:
+    def size(group: Sequence[records.PlanReformat]) -> tuple[int, int]:
         return sum(one.ns or 0 for one in group), sum(one.bytes or 0 for one in group)
 
     rows = []
@@ -458,15 +445,15 @@ def _timed(ns: int, *, measured: bool) -> str:
     return format_ns(ns) if measured else at_least(ns)
 
 
-def _lints(lints: Sequence[PlanLint], most: int, names: Mapping[str, str] | None) -> Table:
-    groups: dict[tuple[str, str], list[PlanLint]] = {}
+def _lints(lints: Sequence[records.PlanLint], most: int, names: Mapping[str, str] | None) -> Table:
+    groups: dict[tuple[str, str], list[records.PlanLint]] = {}
     for lint in lints:
         groups.setdefault((lint.code, lint.what), []).append(lint)
     rows = []
     for (code, what), group in list(groups.items())[:most]:
         under: list[Under] = []
         # Of the places that are shown, each stands above what to try there.
-        remedies: dict[str, list[PlanLint]] = {}
+        remedies: dict[str, list[records.PlanLint]] = {}
         for lint in group[:PLACES]:
             remedies.setdefault(lint.try_, []).append(lint)
         for remedy, places in remedies.items():
@@ -494,7 +481,7 @@ def _lints(lints: Sequence[PlanLint], most: int, names: Mapping[str, str] | None
     )
 
 
-def _shares(summary: PlanSummary, *, measured: bool) -> Table:
+def _shares(summary: records.PlanSummary, *, measured: bool) -> Table:
     timed = _whole(summary) == "time"
     rows: list[Row] = []
     groups = {"by kind": summary.by_kind, "by precision": summary.by_precision, "by match": summary.by_match}
@@ -518,7 +505,7 @@ def _shares(summary: PlanSummary, *, measured: bool) -> Table:
     )
 
 
-def _share(share: PlanShare, *, timed: bool, measured: bool) -> Row:
+def _share(share: records.PlanShare, *, timed: bool, measured: bool) -> Row:
     time = [_timed(share.ns, measured=measured) if share.ns else "-"] if timed else []
     return Row((
         ("  ", name(share.what or "unknown")), f"{share.layers:,}", _bytes(share.bytes), *time,

@@ -10,26 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-from trtprof.base.records import (
-    BOUND_WORDS,
-    BarrierPart,
-    BenchCheck,
-    BenchSide,
-    BriefTensor,
-    CheckStep,
-    Interval,
-    KernelBuild,
-    KernelVariant,
-    LadderStep,
-    Neighbour,
-    NumericCase,
-    Plugin,
-    PluginBench,
-    PluginBenches,
-    PluginBrief,
-    PluginCheck,
-    Traffic,
-)
+from trtprof.base import records
 from trtprof.base.units import format_bytes, format_flops, format_names, format_ns, format_percent, format_shape
 from trtprof.report import ReportOptions, content_of
 from trtprof.report._estimates import at_least, with_band
@@ -55,12 +36,11 @@ _VERDICTS: dict[str, Kind] = {
     "write it": "strong", "not decided": "doubt", "passed": "better", "failed": "critical", "not here": "faint",
     "faster": "better", "slower": "worse", "inconclusive": "doubt", "incorrect": "critical",
 }  # fmt: skip
-_PLACES = 6
-"""Places of an inserted plugin that a screen names."""
+_PLACES = 6  # Places of an inserted plugin that a screen names
 
 
-@content_of(Plugin)
-def document(found: Plugin, options: ReportOptions) -> Document:  # noqa: ARG001 - it has the signature of all
+@content_of(records.Plugin)
+def document(found: records.Plugin, options: ReportOptions) -> Document:  # noqa: ARG001 - it has the signature of all
     """The brief, the kernels, the checks, the model with the plugin in it, the files, and what to run next."""
     brief = found.brief
     return Document(
@@ -95,7 +75,7 @@ def _apart(blocks: Iterable[Block], title: str, place: int) -> Iterator[Section]
 # --- the brief ------------------------------------------------------------------------------------
 
 
-def _head(brief: PluginBrief) -> Iterator[Block]:
+def _head(brief: records.PluginBrief) -> Iterator[Block]:
     verdict = Span(f"{brief.verdict}: ", _VERDICTS.get(brief.verdict, "strong"))
     pairs = [Pair("verdict", (verdict, Span(brief.why, "", "end")), None, "strong")]
     pairs += [
@@ -108,7 +88,7 @@ def _head(brief: PluginBrief) -> Iterator[Block]:
     yield Pairs(tuple(pairs))
 
 
-def _computes(brief: PluginBrief) -> Iterator[Block]:
+def _computes(brief: records.PluginBrief) -> Iterator[Block]:
     pairs = [
         Pair("" if at else "computes", Span(text, "", "end", name=True), None, "")
         for at, text in enumerate(brief.formulas)
@@ -135,12 +115,12 @@ def _computes(brief: PluginBrief) -> Iterator[Block]:
         )
 
 
-def _tensor(one: BriefTensor) -> Row:
+def _tensor(one: records.BriefTensor) -> Row:
     size = "?" if one.nbytes is None else format_bytes(one.nbytes)
     return Row((one.operand or "-", one.role, one.dtype, format_shape(one.shape), size, one.layout, name(one.name)))
 
 
-def _weighed(brief: PluginBrief) -> Iterator[Block]:
+def _weighed(brief: records.PluginBrief) -> Iterator[Block]:
     pairs = list(_numbers(brief))
     if pairs:
         yield Pairs(tuple(pairs))
@@ -148,7 +128,7 @@ def _weighed(brief: PluginBrief) -> Iterator[Block]:
         yield Notes(tuple(Span(f"? {text}", "cause", "end") for text in brief.wrong))
 
 
-def _numbers(brief: PluginBrief) -> Iterator[Pair]:
+def _numbers(brief: records.PluginBrief) -> Iterator[Pair]:
     work, estimate = brief.work, brief.estimate
     once = ", one run" if brief.runs != 1 else ""
     if work is not None:
@@ -158,11 +138,11 @@ def _numbers(brief: PluginBrief) -> Iterator[Pair]:
     if estimate is not None:
         terms = sorted(((ns, term) for term, ns in estimate.terms.items() if ns), reverse=True)
         others = ", ".join(
-            f"{BOUND_WORDS[term].word if term in BOUND_WORDS else term} {at_least(ns)}"
+            f"{records.BOUND_WORDS[term].word if term in records.BOUND_WORDS else term} {at_least(ns)}"
             for ns, term in terms
             if term != estimate.bound
         )
-        words = f"{at_least(estimate.attainable_ns)} by {BOUND_WORDS[estimate.bound].phrase}{once}"
+        words = f"{at_least(estimate.attainable_ns)} by {records.BOUND_WORDS[estimate.bound].phrase}{once}"
         yield Pair("bound", (words, Span(f" ({others})" if others else "", "faint")), None, "")
     if brief.expected_ns is not None:
         why = f": {brief.expected_reason}" if brief.expected_reason else ""
@@ -190,7 +170,7 @@ def _numbers(brief: PluginBrief) -> Iterator[Pair]:
         yield Pair("pays", f"where {now} more than ~{format_ns(brief.pays_above_ns)}", None, "")
 
 
-def _ladder(brief: PluginBrief) -> Iterator[Block]:
+def _ladder(brief: records.PluginBrief) -> Iterator[Block]:
     if brief.ladder:
         yield Table(
             columns=(Column("gain", right=True, least=7, kind="estimate"), Column("step", cut="wrap", least=12)),
@@ -199,7 +179,7 @@ def _ladder(brief: PluginBrief) -> Iterator[Block]:
         )
 
 
-def _step(step: LadderStep) -> Row:
+def _step(step: records.LadderStep) -> Row:
     gain: Words = "?" if step.gain_ns is None else f"~{format_ns(step.gain_ns)}"
     if step.tried is not None:
         gain = Span(format_ns(step.gain_ns or 0), "fact")
@@ -209,7 +189,7 @@ def _step(step: LadderStep) -> Row:
     return Row((gain, step.what), tuple(under))
 
 
-def _beside(brief: PluginBrief) -> Iterator[Block]:
+def _beside(brief: records.PluginBrief) -> Iterator[Block]:
     if brief.barrier:
         yield Table(
             columns=(
@@ -233,11 +213,11 @@ def _beside(brief: PluginBrief) -> Iterator[Block]:
         )
 
 
-def _part(part: BarrierPart) -> Row:
+def _part(part: records.BarrierPart) -> Row:
     return Row((f"~{format_ns(part.ns)}", part.what))
 
 
-def _neighbour(one: Neighbour) -> Row:
+def _neighbour(one: records.Neighbour) -> Row:
     crosses = format_bytes(one.bytes) if one.bytes else "-"
     under = (Under(Span(one.reason, "faint", "end"), lines=2, indent=7),) if one.reason else ()
     return Row((one.op_type, one.side, "yes" if one.fused else "no", crosses, name(one.node, "start")), under)
@@ -246,7 +226,7 @@ def _neighbour(one: Neighbour) -> Row:
 # --- the kernels ----------------------------------------------------------------------------------
 
 
-def _kernels(found: Plugin) -> Iterator[Block]:
+def _kernels(found: records.Plugin) -> Iterator[Block]:
     if found.template:
         pairs = [
             Pair("plugin", f"{found.name}, version {found.version}" if found.version else found.name, None, ""),
@@ -266,7 +246,7 @@ def _kernels(found: Plugin) -> Iterator[Block]:
         )
 
 
-def _compiled(found: Plugin, variants: Sequence[KernelVariant]) -> Table:
+def _compiled(found: records.Plugin, variants: Sequence[records.KernelVariant]) -> Table:
     """Kernels on each architecture; what is said of others than those that are shown stands below."""
     others = found.variants[len(variants) :]
     dropped: dict[str, list[str]] = {}
@@ -297,7 +277,7 @@ def _compiled(found: Plugin, variants: Sequence[KernelVariant]) -> Table:
     )
 
 
-def _build(variant: KernelVariant, build: KernelBuild) -> Row:
+def _build(variant: records.KernelVariant, build: records.KernelBuild) -> Row:
     dropped: Kind = "faint" if build.dropped else ""
     drawn = "-" if build.bandwidth is None else f"~{format_percent(build.bandwidth)}"
     cells = (
@@ -309,14 +289,14 @@ def _build(variant: KernelVariant, build: KernelBuild) -> Row:
     return Row(tuple(Span(cell, dropped) if dropped else cell for cell in cells), tuple(under))
 
 
-def _bases(found: Plugin) -> Iterator[Block]:
+def _bases(found: records.Plugin) -> Iterator[Block]:
     """Where the predicted shares are from: of the first variant, which stand for the others."""
     bases = dict.fromkeys(build.basis for one in found.variants[:1] for build in one.builds if build.basis)
     if bases:
         yield Notes(tuple(Span(basis, "", "end") for basis in bases))
 
 
-def _tables(found: Plugin) -> Iterator[Section]:
+def _tables(found: records.Plugin) -> Iterator[Section]:
     """A screen has the first variant, paper all of them."""
     if any(one.builds for one in found.variants):
         if len(found.variants) > 1:
@@ -338,7 +318,7 @@ _STEPS = {
 """What each check holds against what."""
 
 
-def _checks(check: PluginCheck) -> Iterator[Block]:
+def _checks(check: records.PluginCheck) -> Iterator[Block]:
     yield Table(
         columns=(
             Column("check", key=True, least=12),
@@ -367,7 +347,7 @@ def _checks(check: PluginCheck) -> Iterator[Block]:
         )
 
 
-def _check(step: CheckStep) -> Row:
+def _check(step: records.CheckStep) -> Row:
     verdict = Span(step.verdict, _VERDICTS[step.verdict])
     cases = f"{step.cases:,}" if step.cases else "-"
     time = f"{step.seconds:.1f} s" if step.seconds else "-"
@@ -375,7 +355,7 @@ def _check(step: CheckStep) -> Row:
     return Row((step.name, verdict, cases, time, _STEPS[step.name]), under)
 
 
-def _numerics(cases: Sequence[NumericCase]) -> Iterator[Span]:
+def _numerics(cases: Sequence[records.NumericCase]) -> Iterator[Span]:
     """The worst that passed, then all that failed."""
     passed = [case for case in cases if case.ok and case.worst is not None]
     worst = max(passed, key=lambda case: case.worst or 0.0, default=None)
@@ -389,7 +369,7 @@ def _numerics(cases: Sequence[NumericCase]) -> Iterator[Span]:
             yield Span(words, "critical", "end")
 
 
-def _traffic(one: Traffic) -> Row:
+def _traffic(one: records.Traffic) -> Row:
     conflicts = f"{one.bank_conflicts:,}"
     cells = (
         f"{one.tactic}", f"~{one.predicted_bytes:,}", f"{one.counted_bytes:,}", f"{one.requested_bytes:,}", conflicts,
@@ -399,7 +379,7 @@ def _traffic(one: Traffic) -> Row:
     return Row(cells, (reason,) if one.reason else ())
 
 
-def _inserted(found: Plugin) -> Iterator[Block]:
+def _inserted(found: records.Plugin) -> Iterator[Block]:
     inserted = found.inserted
     if inserted is None:
         return
@@ -419,7 +399,7 @@ def _inserted(found: Plugin) -> Iterator[Block]:
         yield Notes(tuple(Span(f"left: {text}", "faint", "end") for text in inserted.left))
 
 
-def _files(found: Plugin) -> Iterator[Block]:
+def _files(found: records.Plugin) -> Iterator[Block]:
     """The files; those of a folder in it are counted."""
     folder = f"{found.folder}/" if found.folder else ""
     inner = Counter(str(PurePosixPath(file).parent) for file in found.files)
@@ -429,7 +409,7 @@ def _files(found: Plugin) -> Iterator[Block]:
         yield Notes(tuple(Span(f"{folder}{line}", "faint", "never") for line in told))
 
 
-def _next(found: Plugin) -> Iterator[Block]:
+def _next(found: records.Plugin) -> Iterator[Block]:
     """What to run, and what nobody has seen yet."""
     if found.notes:
         yield Notes(found.notes)
@@ -444,16 +424,16 @@ def _next(found: Plugin) -> Iterator[Block]:
 # --- on a GPU -------------------------------------------------------------------------------------
 
 
-@content_of(PluginBench)
-def bench_document(found: PluginBench, options: ReportOptions) -> Document:  # noqa: ARG001 - it has the signature of all
+@content_of(records.PluginBench)
+def bench_document(found: records.PluginBench, options: ReportOptions) -> Document:  # noqa: ARG001 - it has the signature of all
     """The verdict, its doubts, whether outputs are right, both sides alone and in the engine."""
     return Document(
         title=f"Plugin {found.name} on {found.gpu}: {found.verdict}", titled=False, sections=tuple(_bench(found))
     )
 
 
-@content_of(PluginBenches)
-def benches_document(found: PluginBenches, options: ReportOptions) -> Document:  # noqa: ARG001 - likewise
+@content_of(records.PluginBenches)
+def benches_document(found: records.PluginBenches, options: ReportOptions) -> Document:  # noqa: ARG001 - likewise
     """What was measured of each plugin, one after the other."""
     return Document(
         title=f"{count(len(found.benches), 'plugin')} measured",
@@ -462,7 +442,7 @@ def benches_document(found: PluginBenches, options: ReportOptions) -> Document: 
     )
 
 
-def _bench(found: PluginBench) -> Iterator[Section]:
+def _bench(found: records.PluginBench) -> Iterator[Section]:
     verdict = Span(f"{found.verdict}: ", _VERDICTS[found.verdict])
     pairs = [Pair("verdict", (verdict, Span(found.why, "", "end")), None, "strong")]
     pairs += [
@@ -480,7 +460,7 @@ def _bench(found: PluginBench) -> Iterator[Section]:
     yield from _apart((Notes(found.notes),) if found.notes else (), "Notes", 5)
 
 
-def _outputs(found: PluginBench) -> Iterator[Block]:
+def _outputs(found: records.PluginBench) -> Iterator[Block]:
     if found.checks:
         yield Table(
             columns=(Column("outputs"), Column("off by", right=True), Column("of", cut="wrap", least=12)),
@@ -489,13 +469,13 @@ def _outputs(found: PluginBench) -> Iterator[Block]:
         )
 
 
-def _output(one: BenchCheck) -> Row:
+def _output(one: records.BenchCheck) -> Row:
     verdict = Span("right", "better") if one.ok else Span("wrong", "critical")
     under = (Under(Span(one.reason, "faint", "end"), lines=None, indent=4),) if one.reason else ()
     return Row((verdict, "-" if one.worst is None else f"{one.worst:.3g}", one.what), under)
 
 
-def _sides(found: PluginBench) -> Iterator[Block]:
+def _sides(found: records.PluginBench) -> Iterator[Block]:
     rows: list[Row] = []
     for what, sides, gain in beside_one_another(found):
         rows += _turns(what, sides, gain)
@@ -521,7 +501,9 @@ def _sides(found: PluginBench) -> Iterator[Block]:
         )
 
 
-def beside_one_another(found: PluginBench) -> Iterator[tuple[str, tuple[BenchSide, ...], Interval | None]]:
+def beside_one_another(
+    found: records.PluginBench,
+) -> Iterator[tuple[str, tuple[records.BenchSide, ...], records.Interval | None]]:
     """What was measured of the kernel and of the engine, before and after where there is a before."""
     if found.kernel is not None:
         yield "kernel", found.kernel, found.kernel_gain
@@ -531,7 +513,7 @@ def beside_one_another(found: PluginBench) -> Iterator[tuple[str, tuple[BenchSid
         yield "engine", found.engine, found.engine_gain
 
 
-def _turns(what: str, sides: Sequence[BenchSide], gain: Interval | None) -> Iterator[Row]:
+def _turns(what: str, sides: Sequence[records.BenchSide], gain: records.Interval | None) -> Iterator[Row]:
     for at, side in enumerate(sides):
         last = at + 1 == len(sides)
         times = f"{gain.value:.3g}x" if gain is not None and last else ""
@@ -541,7 +523,7 @@ def _turns(what: str, sides: Sequence[BenchSide], gain: Interval | None) -> Iter
         yield Row(("" if at else what, side.what, format_ns(side.median_ns), samples, times, between))
 
 
-def _figures(found: PluginBench) -> Iterator[Pair]:
+def _figures(found: records.PluginBench) -> Iterator[Pair]:
     if found.tactic:
         yield Pair("tactic", f"{found.tactic}", 1, "")
     if found.bandwidth is not None:

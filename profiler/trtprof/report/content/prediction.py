@@ -6,17 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from trtprof.base.records import (
-    BOUND_WORDS,
-    WIDER_BASES,
-    ExpectedBasis,
-    GpuPrediction,
-    LayerOnGpu,
-    PredictedLayer,
-    PredictedWhy,
-    Prediction,
-    bound_name,
-)
+from trtprof.base import records
 from trtprof.base.units import format_bytes, format_flops, format_ns, format_percent
 from trtprof.report import ReportOptions, _roofline, content_of
 from trtprof.report._estimates import BAND, WIDER, about, at_least, band, with_band
@@ -55,18 +45,14 @@ from trtprof.report.document import (
     sections,
 )
 
-LAYERS = 10
-"""Layers that a report for people shows of one GPU unless asked for more or less."""
-LAYERS_OF_MANY = 3
-"""The same where there are several GPUs."""
-PICTURES = 3
-"""Rooflines in a report."""
-REASONS = 3
-"""Reasons why layers have no expectation, or a wider band, that are told; the JSON and the page have all."""
+LAYERS = 10  # Layers that a report for people shows of one GPU unless asked for more or less
+LAYERS_OF_MANY = 3  # The same where there are several GPUs
+PICTURES = 3  # Rooflines in a report
+REASONS = 3  # Reasons why layers have no expectation, or a wider band, that are told; the JSON and the page have all
 
 
-@content_of(Prediction)
-def document(found: Prediction, options: ReportOptions) -> Document:
+@content_of(records.Prediction)
+def document(found: records.Prediction, options: ReportOptions) -> Document:
     """The GPUs compared, or the one in short; the layers of each; the engine where one was built."""
     model, first, many = found.model, found.gpus[0], len(found.gpus) > 1
     shown = options.top if options.top is not None else LAYERS_OF_MANY if many else LAYERS
@@ -100,12 +86,12 @@ def document(found: Prediction, options: ReportOptions) -> Document:
     )  # fmt: skip
 
 
-def longest(gpu: GpuPrediction) -> list[PredictedLayer]:
+def longest(gpu: records.GpuPrediction) -> list[records.PredictedLayer]:
     """Its layers by the time that they take in an inference; those without an estimate last."""
     return sorted(gpu.layers, key=lambda layer: (layer.estimate is None, -_ns(layer)))
 
 
-def _ns(layer: PredictedLayer) -> int:
+def _ns(layer: records.PredictedLayer) -> int:
     return 0 if layer.estimate is None else layer.estimate.attainable_ns * layer.repeats
 
 
@@ -113,7 +99,7 @@ def _picture(plot: _roofline.Plot) -> Picture:
     return Picture(lambda width, ascii_only: _roofline.in_characters(plot, width, ascii_only=ascii_only))
 
 
-def _engine(found: Prediction) -> Iterator[tuple[str, str]]:
+def _engine(found: records.Prediction) -> Iterator[tuple[str, str]]:
     """Of a built engine: what it is, what it has of layers, and what became of the nodes."""
     if found.engine is not None:
         yield "engine", engine_text(found.engine)
@@ -125,11 +111,11 @@ def _engine(found: Prediction) -> Iterator[tuple[str, str]]:
         yield "nodes", fates_text(fates_of(found.fates))
 
 
-def _board(gpu: GpuPrediction) -> str:
+def _board(gpu: records.GpuPrediction) -> str:
     return f"{gpu.name} at {gpu.clock_mhz:g} MHz, {f'{gpu.tdp_w:g} W' if gpu.tdp_w else 'power limit not known'}"
 
 
-def _summary(gpu: GpuPrediction, found: Prediction) -> Iterator[Pair]:
+def _summary(gpu: records.GpuPrediction, found: records.Prediction) -> Iterator[Pair]:
     launches = sum(layer.repeats for layer in gpu.layers)
     priced = sum(layer.estimate is not None for layer in gpu.layers)
     lacking = f"; {len(gpu.layers) - priced:,} of {count(len(gpu.layers), 'layer')} unpriced"
@@ -152,7 +138,7 @@ def _summary(gpu: GpuPrediction, found: Prediction) -> Iterator[Pair]:
         yield Pair(label, prose(text), 1 if label in ("launches", "memory") else None, "")
 
 
-def _expected(gpu: GpuPrediction) -> Iterator[tuple[str, Span | str]]:
+def _expected(gpu: records.GpuPrediction) -> Iterator[tuple[str, Span | str]]:
     """The forecast with its band, or why there is none; then of how many layers there is no expectation, and why."""
     if gpu.expected_ns is None:
         yield "expected", f"no forecast: {gpu.expected_reason}"
@@ -180,21 +166,21 @@ def _reasons(layers: Mapping[str, int]) -> Iterator[str]:
         yield f"{sum(rest):,} more, for {count(len(rest), 'other reason')}"
 
 
-def _wider(one: GpuPrediction | PredictedLayer) -> str:
+def _wider(one: records.GpuPrediction | records.PredictedLayer) -> str:
     """The mark of an expectation that holds, or contains, what was not measured itself."""
-    return WIDER if one.expected_basis in WIDER_BASES else ""
+    return WIDER if one.expected_basis in records.WIDER_BASES else ""
 
 
-def _time(gpu: GpuPrediction) -> str:
+def _time(gpu: records.GpuPrediction) -> str:
     return "unknown" if gpu.time_ns is None else at_least(gpu.time_ns)
 
 
-def _rate(gpu: GpuPrediction) -> str:
+def _rate(gpu: records.GpuPrediction) -> str:
     """Inferences per second, at most."""
     return f"<= {_per_second(gpu.time_ns)}" if gpu.time_ns else "-"
 
 
-def _expected_rate(gpu: GpuPrediction) -> str:
+def _expected_rate(gpu: records.GpuPrediction) -> str:
     """Inferences per second to be expected; where layers have no expectation, no more than that with their bound."""
     if not gpu.expected_ns:
         return "-"
@@ -206,12 +192,12 @@ def _per_second(ns: int) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
-def _energy(gpu: GpuPrediction) -> str:
+def _energy(gpu: records.GpuPrediction) -> str:
     """Of the bound, at the power limit."""
     return "-" if not gpu.tdp_w or gpu.joules is None else f">= {_joules(gpu.joules)}"
 
 
-def _expected_energy(gpu: GpuPrediction) -> str:
+def _expected_energy(gpu: records.GpuPrediction) -> str:
     """The same of what is expected; where layers have no expectation, no less than that with their bound."""
     if not gpu.tdp_w or gpu.expected_joules is None:
         return "-"
@@ -222,42 +208,42 @@ def _joules(joules: float) -> str:
     return f"{joules * 1e3:.3g} mJ" if joules < 1 else f"{joules:.3g} J"
 
 
-def _at_power(gpu: GpuPrediction, energy: str) -> str:
+def _at_power(gpu: records.GpuPrediction, energy: str) -> str:
     """An energy and the limit that it is at, behind a time; empty of a board whose limit is not known."""
     return f", {energy} at {gpu.tdp_w:g} W" if gpu.tdp_w else ""
 
 
-_UNSURE: dict[ExpectedBasis, str] = {
+_UNSURE: dict[records.ExpectedBasis, str] = {
     "extrapolated": "of shapes outside of those that were measured",
     "product": "of convolutions taken for products",
 }
 
 
-def _unsure(gpu: GpuPrediction) -> str:
+def _unsure(gpu: records.GpuPrediction) -> str:
     """How much of a forecast no verdict may rest on, by what it is made of: ``30 % of convolutions as products``."""
     parts = [(words, gpu.expected_ns_by_basis.get(basis, 0)) for basis, words in _UNSURE.items()]
     return " and ".join(f"{format_percent(ns / (gpu.expected_ns or 1))} {words}" for words, ns in parts if ns)
 
 
-def _bounds(gpu: GpuPrediction) -> str:
+def _bounds(gpu: records.GpuPrediction) -> str:
     shares = (
-        f"{bound_name(bound)} {format_percent(ns / gpu.time_ns)}"
+        f"{records.bound_name(bound)} {format_percent(ns / gpu.time_ns)}"
         for bound, ns in gpu.ns_by_bound.items()
         if gpu.time_ns
     )
     return ", ".join(shares) or "-"
 
 
-def _class(gpu: GpuPrediction) -> str:
+def _class(gpu: records.GpuPrediction) -> str:
     """What most of the time is bounded by, as a person says it."""
     ns: dict[str, int] = {}
     for bound, each in gpu.ns_by_bound.items():
-        side = BOUND_WORDS[bound].side
+        side = records.BOUND_WORDS[bound].side
         ns[side] = ns.get(side, 0) + each
     return f"{max(ns, key=lambda name: ns[name])}-bound" if ns else "nothing to do"
 
 
-def _ridges(gpu: GpuPrediction) -> str:
+def _ridges(gpu: records.GpuPrediction) -> str:
     """Dtypes with one ridge together."""
     names: dict[str, list[str]] = {}
     for dtype, ridge in sorted(gpu.ridge.items(), key=lambda item: (item[1], item[0])):
@@ -265,11 +251,11 @@ def _ridges(gpu: GpuPrediction) -> str:
     return ", ".join(f"{'/'.join(dtypes)} {ridge}" for ridge, dtypes in names.items())
 
 
-def _compared(found: Prediction) -> list[Block]:
+def _compared(found: records.Prediction) -> list[Block]:
     rows = []
     for gpu in found.gpus:
         first = next(iter(gpu.ns_by_bound), None)
-        bound = bound_name(first) if first is not None else "-" if gpu.time_ns is not None else "no price"
+        bound = records.bound_name(first) if first is not None else "-" if gpu.time_ns is not None else "no price"
         share = f" {gpu.ns_by_bound[first] / gpu.time_ns:.0%}" if first is not None and gpu.time_ns else ""
         used = f"{100 * found.memory_bytes / gpu.memory_bytes:.2g}%"
         floor = "-" if gpu.ideal_ns is None else at_least(gpu.ideal_ns)
@@ -299,19 +285,19 @@ def _compared(found: Prediction) -> list[Block]:
     return [Table(columns=columns, rows=rows, stack=True), Notes((*verdict, *_forecast_notes(found)))]
 
 
-def _forecast(one: GpuPrediction | PredictedLayer) -> tuple[str, str]:
+def _forecast(one: records.GpuPrediction | records.PredictedLayer) -> tuple[str, str]:
     """What to expect and its band, for two columns."""
     return f"{about(one)}{_wider(one)}", band(one)
 
 
-def _best(gpu: GpuPrediction, found: Prediction) -> str:
+def _best(gpu: records.GpuPrediction, found: records.Prediction) -> str:
     if found.fastest_by != "expectation" or gpu.expected_ns is None:
         return f"{_time(gpu)} (not each GPU has a forecast of the same layers)"
     rest = f" and {at_least(gpu.refused_ns)} for the rest" if gpu.refused_ns else ""
     return f"{with_band(gpu)}{_wider(gpu)}{rest}"
 
 
-def _forecast_notes(found: Prediction) -> Iterator[str]:
+def _forecast_notes(found: records.Prediction) -> Iterator[str]:
     """Of several GPUs: how many layers have no expectation and mostly why, and what the mark is; alike ones as one."""
     alike: dict[str, list[str]] = {}
     for gpu in found.gpus:
@@ -333,31 +319,31 @@ def _forecast_notes(found: Prediction) -> Iterator[str]:
         yield "the rest: the bound of layers without an expectation; more than half of all, and there is no forecast"
 
 
-def _key(found: Prediction) -> Column:
+def _key(found: records.Prediction) -> Column:
     """The column of slugs, of which those of datasheets stay whole."""
     return Column("GPU", cut="end", least=min(24, max(len(gpu.gpu) for gpu in found.gpus)), key=True)
 
 
-def _precision_names(found: Prediction) -> list[str]:
+def _precision_names(found: records.Prediction) -> list[str]:
     """The precisions that are told of at least one GPU: of a built engine not all of them are."""
     return list(dict.fromkeys(name for gpu in found.gpus for name in gpu.by_precision))
 
 
-def _precisions(found: Prediction, names: Sequence[str]) -> Table:
+def _precisions(found: records.Prediction, names: Sequence[str]) -> Table:
     rows = [Row((gpu.gpu, *(_time_at(gpu, name) for name in names))) for gpu in found.gpus]
     columns = (_key(found), *(Column(name, right=True, gap=1) for name in names))
     marked = "; ' of estimated groups, no engine" if any(gpu.estimated_precisions for gpu in found.gpus) else ""
     return Table(columns=columns, rows=rows, stack=True, title=f"bound by precision (here: {found.precision}{marked})")
 
 
-def _time_at(gpu: GpuPrediction, precision: str) -> str:
+def _time_at(gpu: records.GpuPrediction, precision: str) -> str:
     ns = gpu.by_precision.get(precision, 0)
     if ns is None:
         return "no unit"
     return f"{at_least(ns)}{chr(39) * (precision in gpu.estimated_precisions)}" if ns else "-"
 
 
-def _layers(gpu: GpuPrediction, top: int, *, rest: bool) -> Table:
+def _layers(gpu: records.GpuPrediction, top: int, *, rest: bool) -> Table:
     ordered = longest(gpu)
     marks = [f"{WIDER} with the wider band of what was not measured itself"]
     return Table(
@@ -376,7 +362,7 @@ def _layers(gpu: GpuPrediction, top: int, *, rest: bool) -> Table:
     )
 
 
-def _layer(layer: PredictedLayer, gpu: GpuPrediction, *, rest: bool) -> Row:
+def _layer(layer: records.PredictedLayer, gpu: records.GpuPrediction, *, rest: bool) -> Row:
     times = f"{layer.repeats} x " if layer.repeats != 1 else ""
     title = times, name(layer_title(layer.name, layer.nodes) if layer.kind else layer.name, "start")
     if layer.estimate is None:
@@ -402,11 +388,10 @@ def _layer(layer: PredictedLayer, gpu: GpuPrediction, *, rest: bool) -> Row:
     return Row(cells, tuple(under))
 
 
-_INDENT = 11
-"""Columns before what stands below a layer."""
+_INDENT = 11  # Columns before what stands below a layer
 
 
-def _all_runs(layer: PredictedLayer) -> PredictedLayer:
+def _all_runs(layer: records.PredictedLayer) -> records.PredictedLayer:
     """The layer with what to expect of all its runs in an inference."""
     if layer.repeats == 1 or layer.expected_ns is None:
         return layer
@@ -418,16 +403,16 @@ def _all_runs(layer: PredictedLayer) -> PredictedLayer:
     )
 
 
-def _terms(layer: PredictedLayer, most: int | None) -> str:
+def _terms(layer: records.PredictedLayer, most: int | None) -> str:
     """The time of each unit alone, the longest first: ``memory >= 248 us, L2 >= 48.6 us``."""
     estimate = layer.estimate
     if estimate is None:
         return ""
     terms = sorted(((term, ns) for term, ns in estimate.terms.items() if ns), key=lambda item: -item[1])
-    return ", ".join(f"{bound_name(term)} {at_least(ns)}" for term, ns in terms[:most])
+    return ", ".join(f"{records.bound_name(term)} {at_least(ns)}" for term, ns in terms[:most])
 
 
-def _work(layer: PredictedLayer) -> str:
+def _work(layer: records.PredictedLayer) -> str:
     work = layer.work
     if work is None:
         return ""
@@ -435,7 +420,7 @@ def _work(layer: PredictedLayer) -> str:
     return f"{computed}{format_bytes(work.bytes)}"
 
 
-def _types(layer: PredictedLayer) -> list[str]:
+def _types(layer: records.PredictedLayer) -> list[str]:
     return layer.op_type.split(" + ")
 
 
@@ -444,7 +429,7 @@ def _few(words: Sequence[str], most: int) -> str:
     return " + ".join((*words[:most], *more))
 
 
-def _kinds(layer: PredictedLayer) -> str:
+def _kinds(layer: records.PredictedLayer) -> str:
     """Op types in order: ``Conv + Relu``, ``attention: 3 Transpose + MatMul + Div + Add + 3 more``."""
     words = op_runs(_types(layer))
     if layer.kind:
@@ -456,8 +441,8 @@ def _kinds(layer: PredictedLayer) -> str:
 # --- one layer --------------------------------------------------------------------------------
 
 
-@content_of(PredictedWhy)
-def why(found: PredictedWhy, options: ReportOptions) -> Document:  # noqa: ARG001 - there is nothing to choose
+@content_of(records.PredictedWhy)
+def why(found: records.PredictedWhy, options: ReportOptions) -> Document:  # noqa: ARG001 - there is nothing to choose
     """The layer, then for each GPU its bound, its expectation, and the measurements that are most like it."""
     layer = found.gpus[0].layer
     sources = tuple(
@@ -473,7 +458,7 @@ def why(found: PredictedWhy, options: ReportOptions) -> Document:  # noqa: ARG00
     )
 
 
-def _why_on(gpu: LayerOnGpu, covered: float) -> Section:
+def _why_on(gpu: records.LayerOnGpu, covered: float) -> Section:
     layer = gpu.layer
     runs = f", {layer.repeats:,} times in an inference" if layer.repeats != 1 else ""
     if layer.estimate is None:

@@ -45,35 +45,24 @@ from trtprof.report.document import (
     sections,
 )
 
-LINES = 34
-"""Lines of the first screen from which on it shows no more rows than `LEAST`; its words are never cut."""
-LEAST = 5
-"""Rows of the list that are always shown."""
-COVER = 0.6
-"""Share of what is lost that the rows hold where there is room."""
-UNATTRIBUTED = 5
-"""Kernels of no layer that are listed when the reader did not choose how many rows to see."""
-CANDIDATES = 3
-"""Layers weighed for a hand-written kernel that are listed, likewise."""
+LINES = 34  # Lines of the first screen from which on it shows no more rows than `LEAST`; its words are never cut
+LEAST = 5  # Rows of the list that are always shown
+COVER = 0.6  # Share of what is lost that the rows hold where there is room
+UNATTRIBUTED = 5  # Kernels of no layer that are listed when the reader did not choose how many rows to see
+CANDIDATES = 3  # Layers weighed for a hand-written kernel that are listed, likewise
 SHARING = 3
 """Nodes that are listed below the one that they share a layer with, when the reader chose how many rows to see."""
-ROOFLINE_ROWS = 10
-"""Lines of the roofline in characters that hold points; the axis, the roofs and a legend follow."""
-ROOFLINE_WIDTH = 120
-"""A wider roofline in characters would be flatter than it is worth."""
-ROWS = 10
-"""Rows of the list that stand open in a document which can fold the others."""
-FINDINGS = 5
-"""Findings that stand open there."""
-ITEMS = 20
-"""Most entries of any other list."""
+ROOFLINE_ROWS = 10  # Lines of the roofline in characters that hold points; the axis, the roofs and a legend follow
+ROOFLINE_WIDTH = 120  # A wider roofline in characters would be flatter than it is worth
+ROWS = 10  # Rows of the list that stand open in a document which can fold the others
+FINDINGS = 5  # Findings that stand open there
+ITEMS = 20  # Most entries of any other list
 
 _LABEL = _screen.LABEL
 _MARKS = {"fact": "", "estimate": "~", "remainder": "="}
 _BESIDE_LIBRARIES = ("good kernels (80 %)", "of the roofline", "of expected")
 """Heads of the columns for paper that say what good library kernels take; only where any layer is expected to."""
-_SAME = '"'
-"""In place of a time that stands in the row above."""
+_SAME = '"'  # In place of a time that stands in the row above
 
 
 @content_of(Run)

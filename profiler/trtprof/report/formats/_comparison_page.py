@@ -15,13 +15,10 @@ from trtprof.report._format import KIND_WORDS, count, plain
 from trtprof.report._templates import asset, digest, environment
 from trtprof.report.content import _comparison as words
 
-PARTS = 300
-"""Rows of the table of parts: a page of more is slow to open. The JSON document has all."""
-LIST = 100
-"""Rows of the other lists."""
+PARTS = 300  # Rows of the table of parts: a page of more is slow to open. The JSON document has all.
+LIST = 100  # Rows of the other lists
 TICKS = 5
-_MARGIN = 0.06
-"""Of the axis, on each side of what is drawn."""
+_MARGIN = 0.06  # Of the axis, on each side of what is drawn
 
 
 def render(found: Comparisons) -> str:

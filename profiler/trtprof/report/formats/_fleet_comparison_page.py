@@ -16,15 +16,12 @@ from trtprof.report._templates import asset, digest, environment
 from trtprof.report.content import _comparison
 from trtprof.report.content import _fleet_comparison as words
 
-ROWS = 200
-"""Rows of a list: a page of more is slow to open. The JSON document has all."""
-_MARGIN = 0.06
-"""Of the axis, on each side of what is drawn."""
+ROWS = 200  # Rows of a list: a page of more is slow to open. The JSON document has all.
+_MARGIN = 0.06  # Of the axis, on each side of what is drawn
 _STEPS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Distances between ticks, as growths."""
 _TICKS = 7
-_FAR = 4.0
-"""From this ratio of both ends on equal distances crowd at one of them."""
+_FAR = 4.0  # From this ratio of both ends on equal distances crowd at one of them
 
 
 def render(found: FleetComparison) -> str:
@@ -67,21 +64,13 @@ def _seen(text: str) -> str:
 
 
 class _Line(NamedTuple):
-    """A ratio as drawn: places are percentages of the axis.
+    """A ratio as drawn: places are percentages of the axis."""
 
-    Attributes:
-        of: What it is of.
-        at: The ratio.
-        low: Of its interval; that is the ratio itself of what has none.
-        high: Of its interval.
-        style: How it is drawn: slower, faster, unsure or an estimate.
-    """
-
-    of: Any
-    at: float
-    low: float
-    high: float
-    style: str
+    of: Any  # What it is of
+    at: float  # The ratio
+    low: float  # Of its interval; that is the ratio itself of what has none
+    high: float  # Of its interval
+    style: str  # How it is drawn: slower, faster, unsure or an estimate
 
 
 class _Axis(NamedTuple):

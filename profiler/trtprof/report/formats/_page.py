@@ -13,26 +13,14 @@ from typing import Any
 
 import msgspec
 
-from trtprof.base.records import (
-    BOUND_WORDS,
-    Finding,
-    LayerResult,
-    Match,
-    NodeResult,
-    Run,
-    RunGraph,
-    RunMemory,
-    Timeline,
-    Work,
-    bound_name,
-)
+from trtprof.base import records
 from trtprof.base.text_file import visible
 from trtprof.report.content._views import alike
 
 _WORK = ("tensor_flops", "vector_flops", "bytes_read", "bytes_written", "bytes_parameters")
 
 
-def page_data(run: Run) -> dict[str, Any]:
+def page_data(run: records.Run) -> dict[str, Any]:
     """What the script of the page draws from; the rest of the run is in the page as text."""
     text = _Texts()
     layer_at = _places(layer.name for layer in run.layers)
@@ -47,7 +35,9 @@ def page_data(run: Run) -> dict[str, Any]:
             "unattributed": len(run.kernels_unattributed),
         },
         "device": {"kind": run.device.kind},
-        "bounds": {key: [bound_name(key, run.device.kind), words.phrase] for key, words in BOUND_WORDS.items()},
+        "bounds": {
+            key: [records.bound_name(key, run.device.kind), words.phrase] for key, words in records.BOUND_WORDS.items()
+        },
         "engine": run.plan is not None,
         "ceilings": {
             "origin": ceilings.origin,
@@ -115,7 +105,7 @@ def _refs(names: Sequence[str], at: dict[str, int], text: Callable[[str], int]) 
     return [at[name] if name in at else ~text(name) for name in names]
 
 
-def _layers(layers: Sequence[LayerResult], text: _Texts, node_at: dict[str, int]) -> dict[str, Any]:
+def _layers(layers: Sequence[records.LayerResult], text: _Texts, node_at: dict[str, int]) -> dict[str, Any]:
     words = ("name", "op_type", "role", "bound", "runner_up", "dtype", "match", "reason", "shapes", "expected_reason")
     numbers = (
         "measured_ns", "ideal_ns", "attainable_ns", "lost_ns", "expected_ns", "expected_p10_ns", "expected_p90_ns",
@@ -130,7 +120,7 @@ def _layers(layers: Sequence[LayerResult], text: _Texts, node_at: dict[str, int]
     }
 
 
-def _alike(layers: Sequence[LayerResult]) -> list[int]:
+def _alike(layers: Sequence[records.LayerResult]) -> list[int]:
     """Of each layer the place of the first that does the same (`_views.alike`); -1 where no other does."""
     keys = [alike(layer) for layer in layers]
     first: dict[Hashable, int] = {}
@@ -140,8 +130,8 @@ def _alike(layers: Sequence[LayerResult]) -> list[int]:
     return [first[key] if shared[key] > 1 else -1 for key in keys]
 
 
-def _work(works: Sequence[Work | None], text: _Texts) -> dict[str, Any]:
-    filled = [work or Work() for work in works]
+def _work(works: Sequence[records.Work | None], text: _Texts) -> dict[str, Any]:
+    filled = [work or records.Work() for work in works]
     return {
         "known": _column([work is not None for work in works]),
         **{name: _column([getattr(work, name) for work in filled]) for name in _WORK},
@@ -151,7 +141,7 @@ def _work(works: Sequence[Work | None], text: _Texts) -> dict[str, Any]:
     }
 
 
-def _kernels(kernels: Sequence[Match], text: _Texts) -> dict[str, Any]:
+def _kernels(kernels: Sequence[records.Match], text: _Texts) -> dict[str, Any]:
     return {
         "name": _texts((kernel.kernel for kernel in kernels), text),
         "confidence": _texts((kernel.confidence for kernel in kernels), text),
@@ -160,7 +150,7 @@ def _kernels(kernels: Sequence[Match], text: _Texts) -> dict[str, Any]:
     }
 
 
-def _nodes(nodes: Sequence[NodeResult], text: _Texts, layer_at: dict[str, int]) -> dict[str, Any]:
+def _nodes(nodes: Sequence[records.NodeResult], text: _Texts, layer_at: dict[str, int]) -> dict[str, Any]:
     words = ("name", "op_type", "graph", "fate", "reason")
     return {
         **{name: _texts((getattr(node, name) for node in nodes), text) for name in words},
@@ -173,7 +163,7 @@ def _nodes(nodes: Sequence[NodeResult], text: _Texts, layer_at: dict[str, int]) 
     }
 
 
-def _finding(finding: Finding, layer_at: dict[str, int]) -> dict[str, Any]:
+def _finding(finding: records.Finding, layer_at: dict[str, int]) -> dict[str, Any]:
     return {
         "code": finding.code,
         "title": finding.title,
@@ -183,7 +173,7 @@ def _finding(finding: Finding, layer_at: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _timeline(timeline: Timeline, text: _Texts, layer_at: dict[str, int]) -> dict[str, Any]:
+def _timeline(timeline: records.Timeline, text: _Texts, layer_at: dict[str, int]) -> dict[str, Any]:
     owner = [layer_at.get(name, -1) for name in timeline.layers]
     starts = timeline.start_ns
     return {
@@ -201,7 +191,7 @@ def _timeline(timeline: Timeline, text: _Texts, layer_at: dict[str, int]) -> dic
     }
 
 
-def _graph(graph: RunGraph, text: _Texts, layer_at: dict[str, int]) -> dict[str, Any]:
+def _graph(graph: records.RunGraph, text: _Texts, layer_at: dict[str, int]) -> dict[str, Any]:
     return {
         "layers": [text(name) for name in graph.layers],
         "places": [layer_at.get(name, -1) for name in graph.layers],
@@ -215,7 +205,7 @@ def _graph(graph: RunGraph, text: _Texts, layer_at: dict[str, int]) -> dict[str,
     }
 
 
-def _memory(memory: RunMemory, text: _Texts) -> dict[str, Any]:
+def _memory(memory: records.RunMemory, text: _Texts) -> dict[str, Any]:
     return {
         "live": list(memory.live),
         "peak_at": memory.peak_at,

@@ -33,11 +33,9 @@ from trtprof.report._templates import asset, digest, environment
 from trtprof.report.formats._page import page_data
 from trtprof.report.terms import TERMS
 
-PLAN_ROWS = 200
-"""Rows of each table of an engine's plan; the JSON document has all."""
+PLAN_ROWS = 200  # Rows of each table of an engine's plan; the JSON document has all
 
-FINDINGS_SHOWN = 12
-"""Finding cards that are open when the page is; the others unfold."""
+FINDINGS_SHOWN = 12  # Finding cards that are open when the page is; the others unfold
 
 
 def render(run: Run) -> str:

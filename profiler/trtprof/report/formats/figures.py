@@ -33,39 +33,28 @@ if TYPE_CHECKING:
 SIZE_INCHES = (7.0, 4.5)
 DPI = 200
 
-LABELLED = 5
-"""Layers that are named in a roofline: those that lose most time."""
+LABELLED = 5  # Layers that are named in a roofline: those that lose most time
 
 RASTER_FROM = 1000
 """From so many layers on, dots in an SVG are drawn as an image: as shapes they would make it slow to show."""
 
-LEDGER_ROWS = 14
-"""Most rows of a waterfall; the smallest become one."""
+LEDGER_ROWS = 14  # Most rows of a waterfall; the smallest become one
 
 _LARGEST_DOT = 300.0
-_LEAST_DOT = 5.0
-"""Areas of dots in square points."""
-_DECADES = 7
-"""Powers of ten of the rates that a roofline shows below its highest roof; slower layers lie on its border."""
-_NAME = 44
-"""Characters of a name."""
-_DIGIT = 4.0
-"""Points of the radius of a dot that has room for a digit."""
-_ROWS = 3
-"""Names of layers in a column below the axes."""
-_BELOW = 1.62
-"""Height in inches of what stands below the axes of a roofline."""
-_BELOW_LEDGER = 1.06
-"""The same of a ledger."""
+_LEAST_DOT = 5.0  # Areas of dots in square points
+_DECADES = 7  # Powers of ten of the rates that a roofline shows below its highest roof; slower layers lie on its border
+_NAME = 44  # Characters of a name
+_DIGIT = 4.0  # Points of the radius of a dot that has room for a digit
+_ROWS = 3  # Names of layers in a column below the axes
+_BELOW = 1.62  # Height in inches of what stands below the axes of a roofline
+_BELOW_LEDGER = 1.06  # The same of a ledger
 
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 """Behind words that stand over lines and dots."""
 
-_SETTINGS_HELD = threading.Lock()
-"""matplotlib has one set of settings for all threads."""
+_SETTINGS_HELD = threading.Lock()  # matplotlib has one set of settings for all threads
 
-_FEW_EVENTS = 300
-"""Events of a lane that have edges."""
+_FEW_EVENTS = 300  # Events of a lane that have edges
 
 Format = Literal["png", "svg"]
 

@@ -15,8 +15,7 @@ from trtprof.report import ReportOptions, document_of, reporter
 from trtprof.report._templates import asset, digest, environment
 from trtprof.report.document import Bar, Cell, Column, Heading, Notes, Pairs, Picture, Section, Table, Words, line
 
-_PICTURE = 100
-"""Columns of a drawing in characters."""
+_PICTURE = 100  # Columns of a drawing in characters
 
 
 @reporter("html", suffix=".html")

@@ -23,11 +23,9 @@ from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, reporter
 from trtprof.report._format import headline, latency_name, time_of
 
-LOW_COVERAGE = "TR902"
-"""Code of the finding that too little kernel time was led back to layers."""
+LOW_COVERAGE = "TR902"  # Code of the finding that too little kernel time was led back to layers
 
-NO_VERDICT = "no verdict"
-"""How a verdict begins that is withheld."""
+NO_VERDICT = "no verdict"  # How a verdict begins that is withheld
 
 _FAILING = ("warning", "critical")
 

@@ -31,16 +31,11 @@ from trtprof.report.document import (
     line,
 )
 
-FOLDED = 5
-"""A folded list has so many times the rows that stand open."""
-ROWS = 60
-"""Most rows that stand open, and items of a list in a cell, unless asked for more."""
-_NAME, _PROSE = 70, 400
-"""Most columns of a name, and of other text."""
-_PICTURE = 100
-"""Columns of a drawing in characters."""
-_COMMENT = 60_000
-"""Characters from which on folded sections are left out: GitHub takes 65,536 in a comment."""
+FOLDED = 5  # A folded list has so many times the rows that stand open
+ROWS = 60  # Most rows that stand open, and items of a list in a cell, unless asked for more
+_NAME, _PROSE = 70, 400  # Most columns of a name, and of other text
+_PICTURE = 100  # Columns of a drawing in characters
+_COMMENT = 60_000  # Characters from which on folded sections are left out: GitHub takes 65,536 in a comment
 
 
 @reporter("markdown", suffix=".md")

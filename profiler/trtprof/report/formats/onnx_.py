@@ -18,10 +18,8 @@ from trtprof.report import ReportOptions, binary_reporter
 from trtprof.report._format import count, time_of
 
 PREFIX = "trtprof."
-NEEDS_MODEL = "onnx"
-"""Name of the format that needs the file of the model beside the record."""
-_KERNELS = 8
-"""Kernels of a layer that are named, those with most time first."""
+NEEDS_MODEL = "onnx"  # Name of the format that needs the file of the model beside the record
+_KERNELS = 8  # Kernels of a layer that are named, those with most time first
 
 
 @binary_reporter("onnx", suffix=".onnx", of=(Run,))

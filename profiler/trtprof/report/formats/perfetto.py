@@ -23,8 +23,7 @@ from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, reporter
 from trtprof.report._format import headline, latency_name
 
-DEVICE, LAYERS, NODES = 1, 2, 3
-"""Process ids of the three groups of tracks."""
+DEVICE, LAYERS, NODES = 1, 2, 3  # Process ids of the three groups of tracks
 
 Event = dict[str, Any]
 

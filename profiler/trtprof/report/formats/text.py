@@ -41,10 +41,8 @@ _ANSI = {
 }  # fmt: skip
 _FILL = {"estimate": "▒", "remainder": "░"}
 _FILL_ASCII = {"estimate": "~", "remainder": "="}
-_LEAST = 8
-"""Columns of what may be cut, where a table has no room for it."""
-_DRAWN = 8
-"""Columns that a bar must have."""
+_LEAST = 8  # Columns of what may be cut, where a table has no room for it
+_DRAWN = 8  # Columns that a bar must have
 
 
 @reporter("text", suffix=".txt")
