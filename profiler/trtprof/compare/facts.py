@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from trtprof.base.records import FactChange, Finding, LatencyChange, PluginBench
 from trtprof.base.units import format_ns, format_percent, format_shape
@@ -168,7 +168,10 @@ def findings_apart(
     )
     first, second = before.middle.run.findings, after.middle.run.findings
     claimed = [
-        [(finding.code, _where(finding, holder)) for finding in findings]
+        [
+            (finding.code, frozenset(holder[layer] for layer in finding.layers if layer in holder))
+            for finding in findings
+        ]
         for findings, holder in ((first, holders[0]), (second, holders[1]))
     ]
 
@@ -181,7 +184,3 @@ def findings_apart(
         )
 
     return apart(0, first), apart(1, second)
-
-
-def _where(finding: Finding, holder: Mapping[str, int]) -> frozenset[int]:
-    return frozenset(holder[layer] for layer in finding.layers if layer in holder)

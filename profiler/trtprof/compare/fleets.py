@@ -290,7 +290,11 @@ class _Pairs:
         names: dict[int, records.FleetQuantity] = {}
         for quantity, places in self.told.items():
             names |= dict.fromkeys(np.flatnonzero(places).tolist(), quantity)
-        columns = [_counts(each) for pair in (self.ns, self.expected, self.bound) for each in pair]
+        columns = [
+            [None if math.isnan(ns) else int(ns) for ns in each.tolist()]
+            for pair in (self.ns, self.expected, self.bound)
+            for each in pair
+        ]
         ratio, low, high = (_exact(np.exp(each)) for each in (self.log, self.low, self.high))
         tail = _exact(self.tail)
         causes: dict[int, tuple[str, ...]] = defaultdict(tuple)
@@ -352,10 +356,6 @@ class _Pairs:
         for at in np.flatnonzero(alone & self.told["bound"]).tolist():
             found[at] = "one side alone has an expectation"
         return found
-
-
-def _counts(column: Numbers) -> list[int | None]:
-    return [None if math.isnan(ns) else int(ns) for ns in column.tolist()]
 
 
 def _exact(column: Numbers) -> list[float | None]:

@@ -245,7 +245,7 @@ def in_characters(plot: Plot, width: int, *, ascii_only: bool = False, rows: int
     powers = {scale.row(10.0**power): power for power in range(math.ceil(scale.floor), math.floor(scale.roof) + 1)}
     lines = []
     for at, line in enumerate(grid):
-        rate = _power(powers[at]) if at in powers else ""
+        rate = re.sub(r"\.0+ ", " ", format_rate(10.0 ** powers[at], "FLOP/s")) if at in powers else ""
         lines.append(f"{rate:>{_MARGIN}} {'|' if ascii_only else '│'}{''.join(line)}".rstrip())
     axis = [" "] * (columns + 8)
     for power in range(round(scale.low), round(scale.high) + 1):
@@ -295,11 +295,6 @@ def _legend(plot: Plot, columns: int, *, ascii_only: bool) -> list[str]:
     if len(names) + 3 + len(slopes) + len("soliddotted") - len(solid + dotted) <= columns:
         return [f"{'bound by':>{_MARGIN}}  {names};  {slopes}"]
     return [f"{'bound by':>{_MARGIN}}  {names}", f"{'slopes':>{_MARGIN}}  {slopes}"]
-
-
-def _power(power: int) -> str:
-    """A rate of the scale: ``10 GFLOP/s``."""
-    return re.sub(r"\.0+ ", " ", format_rate(10.0**power, "FLOP/s"))
 
 
 def _letter(bound: str) -> str:

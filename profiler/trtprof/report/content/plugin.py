@@ -196,7 +196,7 @@ def _beside(brief: records.PluginBrief) -> Iterator[Block]:
                 Column("costs", right=True, least=7, kind="estimate"),
                 Column("what cutting it out costs", cut="wrap", least=12),
             ),
-            rows=[_part(part) for part in brief.barrier],
+            rows=[Row((f"~{format_ns(part.ns)}", part.what)) for part in brief.barrier],
             title="fusion barrier",
         )
     if brief.neighbours:
@@ -211,10 +211,6 @@ def _beside(brief: records.PluginBrief) -> Iterator[Block]:
             rows=list(map(_neighbour, brief.neighbours)),
             title="what works element by element beside it, and whether the kernel computes it",
         )
-
-
-def _part(part: records.BarrierPart) -> Row:
-    return Row((f"~{format_ns(part.ns)}", part.what))
 
 
 def _neighbour(one: records.Neighbour) -> Row:

@@ -59,7 +59,16 @@ def page_data(run: records.Run) -> dict[str, Any]:
         "kernels": _kernels(kernels, text),
         "unattributed": _kernels(run.kernels_unattributed, text),
         "nodes": _nodes(run.nodes, text, layer_at),
-        "findings": [_finding(finding, layer_at) for finding in run.findings],
+        "findings": [
+            {
+                "code": finding.code,
+                "title": finding.title,
+                "kind": finding.kind,
+                "lost_ns": finding.lost_ns,
+                "layers": [layer_at[name] for name in finding.layers if name in layer_at],
+            }
+            for finding in run.findings
+        ],
         "timeline": None if run.timeline is None else _timeline(run.timeline, text, layer_at),
         "graph": None if run.graph is None else _graph(run.graph, text, layer_at),
         "memory": None if run.memory is None else _memory(run.memory, text),
@@ -160,16 +169,6 @@ def _nodes(nodes: Sequence[records.NodeResult], text: _Texts, layer_at: dict[str
         "attributes": _texts(
             ("\n".join(f"{name} {visible(value)}" for name, value in node.attributes.items()) for node in nodes), text
         ),
-    }
-
-
-def _finding(finding: records.Finding, layer_at: dict[str, int]) -> dict[str, Any]:
-    return {
-        "code": finding.code,
-        "title": finding.title,
-        "kind": finding.kind,
-        "lost_ns": finding.lost_ns,
-        "layers": [layer_at[name] for name in finding.layers if name in layer_at],
     }
 
 

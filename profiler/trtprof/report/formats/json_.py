@@ -24,13 +24,12 @@ def render(found: Record, options: ReportOptions) -> str:  # noqa: ARG001 - a do
         data = {"schema_version": SCHEMA_VERSION, **data}
     indent = 2 if isinstance(found, Run | CeilingsDocument) else 1
     text = msgspec.json.format(msgspec.json.encode(data), indent=indent).decode()
-    return (_on_one_line(text) if isinstance(found, Run) else text) + "\n"
+    return (
+        _NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text)
+        if isinstance(found, Run)
+        else text
+    ) + "\n"
 
 
 _NUMBERS = re.compile(r"\[\s+-?\d+(?:,\s+-?\d+)*\s+\]")
 """A list of whole numbers, as indented JSON has it. Within a string nothing has a line break."""
-
-
-def _on_one_line(text: str) -> str:
-    """Lists of whole numbers on one line each: shapes read better, and columns of 10,000 rows are no pages."""
-    return _NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text)
