@@ -87,19 +87,11 @@ def compare(before: FleetOf, after: FleetOf, gates: Sequence[str] = ()) -> recor
     pairs = _Pairs(before, after)
     order = pairs.order()
     found = records.FleetComparison(
-        schema_version=records.SCHEMA_VERSION,
-        before=_side(before, pairs.before),
-        after=_side(after, pairs.after),
-        verdict="",
-        counts={ORDER[code]: number for code, number in sorted(Counter(pairs.code.tolist()).items())},
-        rate=RATE,
-        cells=tuple(pairs.changes(order)),
-        groups=tuple(_groups(pairs)),
-        kernels=tuple(_kernels(pairs)),
-        causes=tuple(_causes(pairs)),
-        renames=pairs.renames,
-        method=_METHOD,
-    )
+        schema_version=records.SCHEMA_VERSION, before=_side(before, pairs.before), after=_side(after, pairs.after),
+        verdict="", counts={ORDER[code]: number for code, number in sorted(Counter(pairs.code.tolist()).items())},
+        rate=RATE, cells=tuple(pairs.changes(order)), groups=tuple(_groups(pairs)), kernels=tuple(_kernels(pairs)),
+        causes=tuple(_causes(pairs)), renames=pairs.renames, method=_METHOD,
+    )  # fmt: skip
     notes, doubts = tuple(_notes(pairs, found)), tuple(_doubts(pairs))
     found = _with(found, verdict=_verdict(found), doubts=doubts, notes=notes)
     prices = (before.prices, after.prices) if before.currency == after.currency else ({}, {})
@@ -306,33 +298,14 @@ class _Pairs:
         for at in order:
             cell, old = self.cells[at], self.befores[at]
             yield records.FleetCellChange(
-                model=cell.model,
-                was=old.model if old is not None and old.model != cell.model else "",
-                path=cell.path,
-                target=cell.target,
-                verb=cell.verb,
-                size=cell.size,
-                precision=cell.precision,
-                tags=cell.tags,
-                answer=ORDER[self.code[at]],
-                told_by=names.get(at),
-                before_ns=columns[0][at],
-                after_ns=columns[1][at],
-                ratio=ratio[at],
-                low=low[at],
-                high=high[at],
-                chance=tail[at],
-                expected_before_ns=columns[2][at],
-                expected_after_ns=columns[3][at],
-                bound_before_ns=columns[4][at],
-                bound_after_ns=columns[5][at],
-                causes=causes.get(at, ()),
-                reason=reasons.get(at, ""),
-                key_before="" if old is None else old.key,
-                key_after=cell.key if self.a[at] >= 0 else "",
-                run_before=runs[0][at],
-                run_after=runs[1][at],
-            )
+                model=cell.model, was=old.model if old is not None and old.model != cell.model else "", path=cell.path,
+                target=cell.target, verb=cell.verb, size=cell.size, precision=cell.precision, tags=cell.tags,
+                answer=ORDER[self.code[at]], told_by=names.get(at), before_ns=columns[0][at], after_ns=columns[1][at],
+                ratio=ratio[at], low=low[at], high=high[at], chance=tail[at], expected_before_ns=columns[2][at],
+                expected_after_ns=columns[3][at], bound_before_ns=columns[4][at], bound_after_ns=columns[5][at],
+                causes=causes.get(at, ()), reason=reasons.get(at, ""), key_before="" if old is None else old.key,
+                key_after=cell.key if self.a[at] >= 0 else "", run_before=runs[0][at], run_after=runs[1][at],
+            )  # fmt: skip
 
     def _reasons(self) -> dict[int, str]:
         """Why a cell failed, or has no answer."""
@@ -406,15 +379,10 @@ def _side(side: FleetOf, columns: _Columns) -> records.FleetSide:
     status = Counter(columns.status[:-1].tolist())
     started = sorted(filter(None, columns.texts("started")[:-1].tolist()))
     return records.FleetSide(
-        name=side.name,
-        folder=side.folder,
-        cells=len(side.cells),
-        done=status[_DONE],
-        failed=status[_FAILED],
-        trtprof=tuple(sorted({cell.trtprof for cell in side.cells})),
-        first=started[0] if started else "",
+        name=side.name, folder=side.folder, cells=len(side.cells), done=status[_DONE], failed=status[_FAILED],
+        trtprof=tuple(sorted({cell.trtprof for cell in side.cells})), first=started[0] if started else "",
         last=started[-1] if started else "",
-    )
+    )  # fmt: skip
 
 
 # --- cells taken together -------------------------------------------------------------------
@@ -468,16 +436,10 @@ def _means(
     more, less = (np.bincount(codes, answer == _CODE[word], len(names)) for word in words)  # type: ignore[index]
     for at, name in enumerate(names):
         yield records.FleetGroupChange(
-            by=by,
-            name=name,
-            kind=kind,
-            cells=int(count[at]),
-            ratio=float(np.exp(mean[at])),
+            by=by, name=name, kind=kind, cells=int(count[at]), ratio=float(np.exp(mean[at])),
             low=None if low is None else float(np.exp(mean[at] - low[at])),
-            high=None if high is None else float(np.exp(mean[at] + high[at])),
-            more=int(more[at]),
-            less=int(less[at]),
-        )
+            high=None if high is None else float(np.exp(mean[at] + high[at])), more=int(more[at]), less=int(less[at]),
+        )  # fmt: skip
 
 
 # --- kernels --------------------------------------------------------------------------------

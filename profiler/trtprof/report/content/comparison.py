@@ -196,13 +196,10 @@ def _ledger(one: Comparison) -> list[Block]:
     made.append(Row((("  ", Span("difference", "strong")), *sums, difference, "", "")))
     title = f"from before to after; {_closes(one)}; % of the latency before"
     columns = (
-        Column("cause", most=26, cut="middle"),
-        Column("time", right=True, least=10),
-        Column("share", right=True, gap=1),
-        Column(most=48, where="screen"),
-        Column("kind", where="paper"),
+        Column("cause", most=26, cut="middle"), Column("time", right=True, least=10),
+        Column("share", right=True, gap=1), Column(most=48, where="screen"), Column("kind", where="paper"),
         Column("meaning", where="paper"),
-    )
+    )  # fmt: skip
     return [
         Heading("ledger", title, label=True, lines=None), Table(columns=columns, rows=made, headless=True),
     ]  # fmt: skip

@@ -306,13 +306,10 @@ def _answer(one: records.FleetAnswer | None, kinds: dict[records.FleetBasis, Kin
 def _targets(found: records.Fleet) -> list[Block]:
     asked = found.requests_per_s is not None
     columns = [
-        Column("target", cut="middle", least=8, key=True),
-        Column("does", drop=2),
-        Column("an hour", right=True, drop=1),
-        Column("done", right=True),
-        Column("failed", right=True),
+        Column("target", cut="middle", least=8, key=True), Column("does", drop=2),
+        Column("an hour", right=True, drop=1), Column("done", right=True), Column("failed", right=True),
         Column("left", right=True),
-    ]
+    ]  # fmt: skip
     columns += [Column("serves", right=True), Column("busy", right=True), Column("needed", right=True)] if asked else []
     rows = []
     for one in found.targets:
@@ -349,12 +346,9 @@ def _ledger(found: records.Fleet) -> list[Block]:
     ]  # fmt: skip
     rows.append(Row(("all", hours_of(found), "", "", Bar(0, 0, 0.0))))
     columns = (
-        Column("cause", cut="end", least=16),
-        Column("a day", right=True),
-        Column("share", right=True, drop=2),
-        Column("of", drop=1),
-        Column("", least=12, where="screen", drop=3),
-    )
+        Column("cause", cut="end", least=16), Column("a day", right=True), Column("share", right=True, drop=2),
+        Column("of", drop=1), Column("", least=12, where="screen", drop=3),
+    )  # fmt: skip
     head = f"hours of targets a day, at {requests(found)}"
     return [Table(columns=columns, rows=rows, title=head), *_not_counted(found)]
 

@@ -177,13 +177,10 @@ def _cells(found: FleetComparison, title: str, answers: Sequence[FleetOutcome], 
     note = f"{number}; computed, not measured" if estimates else f"{number} beyond noise"
     yield Heading(title, f"{note}; largest change first", label=True)
     columns = [
-        Column("change", right=True, least=10),
-        Column("95 %", drop=1),
-        Column("before, after", right=True, drop=2),
-        Column("model", cut="middle", least=12),
-        Column("on", cut="middle", least=6),
+        Column("change", right=True, least=10), Column("95 %", drop=1), Column("before, after", right=True, drop=2),
+        Column("model", cut="middle", least=12), Column("on", cut="middle", least=6),
         Column("size", cut="middle", least=14, most=28),
-    ]
+    ]  # fmt: skip
     rows = [_cell(cell) for cell in cells[:MOST]]
     if estimates:  # which have no interval
         del columns[1]
@@ -289,12 +286,9 @@ def _causes(found: FleetComparison, top: int) -> Iterator[Block]:
         ends = (name(one.model), " " if one.model else "", name(words.cause(one)))
         rows.append(Row((("  ", Span(one.what, "strong")), ends, words.cause_counts(one))))
     yield Table(
-        columns=(Column("what"), Column("from, to", cut="middle", least=12), Column("cells", cut="wrap")),
-        rows=rows,
-        shown=top,
-        paper=PAPER,
-        rest=_rest(len(found.causes)),
-    )
+        columns=(Column("what"), Column("from, to", cut="middle", least=12), Column("cells", cut="wrap")), rows=rows,
+        shown=top, paper=PAPER, rest=_rest(len(found.causes)),
+    )  # fmt: skip
     for at, model in enumerate(found.renames[:top]):
         same = f", the same content, {count(model.cells, 'cell')}"
         said = (name(model.before), f" {_comparison.ARROW} ", name(model.after), same)

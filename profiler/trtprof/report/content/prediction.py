@@ -275,13 +275,10 @@ def _compared(found: records.Prediction) -> list[Block]:
             f"{efficient}, {energy} an inference at its power limit",
         )
     columns = (
-        _key(found),
-        Column("bound", right=True),
-        Column("expected", right=True, kind="estimate"),
-        Column(BAND, right=True, kind="estimate"),
-        Column("the rest", right=True),
+        _key(found), Column("bound", right=True), Column("expected", right=True, kind="estimate"),
+        Column(BAND, right=True, kind="estimate"), Column("the rest", right=True),
         *(Column(head, right=True) for head in heads),
-    )
+    )  # fmt: skip
     return [Table(columns=columns, rows=rows, stack=True), Notes((*verdict, *_forecast_notes(found)))]
 
 

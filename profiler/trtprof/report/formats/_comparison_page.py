@@ -137,14 +137,10 @@ def _axis(one: Comparison) -> _Axis:
         return 100 * (ns - start) / (end - start)
 
     return _Axis(
-        ticks=tuple((at(ns), label) for ns, label in _ticks(start, end)),
-        before=at(before),
-        after=at(after),
+        ticks=tuple((at(ns), label) for ns, label in _ticks(start, end)), before=at(before), after=at(after),
         runs_before=tuple(map(at, sorted(one.before.medians_ns))),
-        runs_after=tuple(map(at, sorted(one.after.medians_ns))),
-        low=at(low),
-        high=at(high),
-    )
+        runs_after=tuple(map(at, sorted(one.after.medians_ns))), low=at(low), high=at(high),
+    )  # fmt: skip
 
 
 def _ticks(start: float, end: float) -> list[tuple[float, str]]:

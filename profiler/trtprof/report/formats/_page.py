@@ -192,23 +192,15 @@ def _timeline(timeline: records.Timeline, text: _Texts, layer_at: dict[str, int]
 
 def _graph(graph: records.RunGraph, text: _Texts, layer_at: dict[str, int]) -> dict[str, Any]:
     return {
-        "layers": [text(name) for name in graph.layers],
-        "places": [layer_at.get(name, -1) for name in graph.layers],
-        "layer_from": list(graph.layer_from),
-        "layer_to": list(graph.layer_to),
-        "tensor": [text(name) for name in graph.tensor],
-        "nbytes": list(graph.nbytes),
-        "node_from": list(graph.node_from),
-        "node_to": list(graph.node_to),
-        "dtype": _texts(graph.dtype, text),
-    }
+        "layers": [text(name) for name in graph.layers], "places": [layer_at.get(name, -1) for name in graph.layers],
+        "layer_from": list(graph.layer_from), "layer_to": list(graph.layer_to),
+        "tensor": [text(name) for name in graph.tensor], "nbytes": list(graph.nbytes),
+        "node_from": list(graph.node_from), "node_to": list(graph.node_to), "dtype": _texts(graph.dtype, text),
+    }  # fmt: skip
 
 
 def _memory(memory: records.RunMemory, text: _Texts) -> dict[str, Any]:
     return {
-        "live": list(memory.live),
-        "peak_at": memory.peak_at,
-        "tensor": [text(name) for name in memory.tensor],
-        **{name: list(getattr(memory, name)) for name in ("nbytes", "first", "last")},
-        "unknown": memory.unknown,
-    }
+        "live": list(memory.live), "peak_at": memory.peak_at, "tensor": [text(name) for name in memory.tensor],
+        **{name: list(getattr(memory, name)) for name in ("nbytes", "first", "last")}, "unknown": memory.unknown,
+    }  # fmt: skip

@@ -22,12 +22,8 @@ def render(found: Record, options: ReportOptions) -> bytes:
 
     table = tables.table_of(options.table, type(found))
     types = {
-        "str": pa.string(),
-        "int": pa.int64(),
-        "float": pa.float64(),
-        "bool": pa.bool_(),
-        "list": pa.list_(pa.string()),
-    }
+        "str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "list": pa.list_(pa.string()),
+    }  # fmt: skip
     described = table.columns(found)
     fields = [
         pa.field(
