@@ -491,22 +491,15 @@ def _patterns(pairs: _Pairs, both: Any, at: Places, patterns: Patterns, kind: An
     made = made.assign(half=half).merge(told[told.models >= FEWEST_MODELS].reset_index(), on=pattern)
     return [
         records.FleetKernelChange(
-            pattern=patterns.names[row.pattern][0],
-            dtype=patterns.names[row.pattern][1],
-            target=target_names[row.target],
-            kind=kind,
-            models=int(row.models),
-            of=int(row.size),
-            ratio=math.exp(row.ratio),
-            mean=math.exp(row.mean),
+            pattern=patterns.names[row.pattern][0], dtype=patterns.names[row.pattern][1],
+            target=target_names[row.target], kind=kind, models=int(row.models), of=int(row.size),
+            ratio=math.exp(row.ratio), mean=math.exp(row.mean),
             low=math.exp(row.mean - row.half) if kind == "fact" else None,
-            high=math.exp(row.mean + row.half) if kind == "fact" else None,
-            before_ns=int(row.before_ns),
-            after_ns=int(row.after_ns),
-            example=model_names[row.example],
+            high=math.exp(row.mean + row.half) if kind == "fact" else None, before_ns=int(row.before_ns),
+            after_ns=int(row.after_ns), example=model_names[row.example],
         )
         for row in made.itertuples(index=False)
-    ]
+    ]  # fmt: skip
 
 
 def _apart(mean: Numbers, spread: Numbers, models: Places) -> tuple[Numbers, Numbers]:
@@ -589,18 +582,11 @@ def _causes(pairs: _Pairs) -> list[records.FleetCause]:
             counter[answers[at]] += 1
     found = [
         records.FleetCause(
-            what=what,
-            before=before,
-            after=after,
-            model=model,
-            cells=counter["cells"],
-            slower=counter["slower"],
-            faster=counter["faster"],
-            rose=counter["estimate rose"],
-            fell=counter["estimate fell"],
+            what=what, before=before, after=after, model=model, cells=counter["cells"], slower=counter["slower"],
+            faster=counter["faster"], rose=counter["estimate rose"], fell=counter["estimate fell"],
         )
         for (what, before, after, model), counter in counted.items()
-    ]
+    ]  # fmt: skip
     return sorted(
         found,
         key=lambda one: (

@@ -49,17 +49,12 @@ def document(found: records.Fleet, options: ReportOptions) -> Document:
         title=prose(title(found)),
         sections=sections(
             [Notes(tuple(Span(f"! {doubt}", "doubt") for doubt in found.doubts))] if found.doubts else [],
-            _best(found, shown),
-            _targets(found),
-            _ledger(found),
-            _wins(found, shown),
+            _best(found, shown), _targets(found), _ledger(found), _wins(found, shown),
             _answers(found, shown if options.top is not None else ROWS_AT_ONCE),
-            _patterns(found, min(shown, PATTERNS) if options.top is None else shown),
-            _failures(found, shown),
-            [Notes((*found.notes, *others(found)))],
-            [marks()],
+            _patterns(found, min(shown, PATTERNS) if options.top is None else shown), _failures(found, shown),
+            [Notes((*found.notes, *others(found)))], [marks()],
         ),
-    )
+    )  # fmt: skip
 
 
 def title(found: records.Fleet) -> str:
@@ -402,16 +397,13 @@ def _wins(found: records.Fleet, shown: int) -> list[Block]:
     return [
         Table(
             columns=(
-                Column("win", right=True),
-                Column("interval", right=True, drop=1),
-                Column("share", right=True, drop=2),
-                Column("verdict"),
-                Column("layers", cut="wrap", least=16),
+                Column("win", right=True), Column("interval", right=True, drop=1), Column("share", right=True, drop=2),
+                Column("verdict"), Column("layers", cut="wrap", least=16),
             ),
             rows=rows,
             title=f"kernels by hand that win most ({len(found.wins)} of {total:,}), {what}",
         )
-    ]
+    ]  # fmt: skip
 
 
 def _above(found: records.Fleet, shown: int) -> Table:

@@ -125,18 +125,15 @@ def _by(found: FleetComparison, by: str, title: str, top: int) -> Iterator[Block
     yield Heading(title, moved, label=True)
     yield Table(
         columns=(
-            Column(by, cut="middle", least=12, most=40),
-            Column("cells", right=True),
-            Column("up", right=True, least=4, drop=2),
-            Column("down", right=True, least=4, drop=2),
-            Column("mean", right=True),
-            Column("95 %", drop=1),
+            Column(by, cut="middle", least=12, most=40), Column("cells", right=True),
+            Column("up", right=True, least=4, drop=2), Column("down", right=True, least=4, drop=2),
+            Column("mean", right=True), Column("95 %", drop=1),
         ),
         rows=[_group(each) for each in groups[:MOST]],
         shown=shown,
         paper=max(shown, PAPER),
         rest=_rest(len(groups)),
-    )
+    )  # fmt: skip
 
 
 def _group(one: FleetGroupChange) -> Row:
@@ -196,14 +193,11 @@ def _cell(cell: FleetCellChange) -> Row:
     return Row(
         (
             Span(words.percent(cell.ratio, cell.low, cell.high), kind),
-            Span(words.interval(cell.ratio, cell.low, cell.high), "faint"),
-            f"{before} {_comparison.ARROW} {after}",
-            name(cell.model),
-            name(cell.target),
-            Span(words.size(cell), "faint"),
+            Span(words.interval(cell.ratio, cell.low, cell.high), "faint"), f"{before} {_comparison.ARROW} {after}",
+            name(cell.model), name(cell.target), Span(words.size(cell), "faint"),
         ),
         under,
-    )
+    )  # fmt: skip
 
 
 def _gone(found: FleetComparison, top: int) -> Iterator[Block]:
@@ -263,17 +257,14 @@ def _kernels(found: FleetComparison, top: int) -> Iterator[Block]:
         )
     yield Table(
         columns=(
-            Column("times"),
-            Column("of all cells", right=True, drop=1),
-            Column("kernels", cut="middle", least=10),
-            Column("dtype", drop=2),
-            Column("on"),
+            Column("times"), Column("of all cells", right=True, drop=1), Column("kernels", cut="middle", least=10),
+            Column("dtype", drop=2), Column("on"),
         ),
         rows=rows,
         shown=top,
         paper=PAPER,
         rest=_rest(len(found.kernels)),
-    )
+    )  # fmt: skip
 
 
 def _causes(found: FleetComparison, top: int) -> Iterator[Block]:

@@ -36,13 +36,10 @@ def document(found: FleetPlan, options: ReportOptions) -> Document:
         title=f"Fleet: {found.name}",
         titled=False,
         sections=sections(
-            [_head(found)],
-            [_targets(found, options)] if found.targets else None,
-            _failures(found),
-            _sample(found),
+            [_head(found)], [_targets(found, options)] if found.targets else None, _failures(found), _sample(found),
             [Notes(found.notes)] if found.notes else None,
         ),
-    )
+    )  # fmt: skip
 
 
 def _head(found: FleetPlan) -> Pairs:

@@ -473,15 +473,12 @@ def _why_on(gpu: records.LayerOnGpu, covered: float) -> Section:
     rows = [Row((row.gpu, row.dtype, format_ns(row.ns), row.source, prose(row.shape))) for row in gpu.nearest]
     table = Table(
         columns=(
-            Column("measured on"),
-            Column("dtype"),
-            Column("time", right=True, kind="fact"),
-            Column("by"),
+            Column("measured on"), Column("dtype"), Column("time", right=True, kind="fact"), Column("by"),
             Column("its shape", cut="wrap"),
         ),
         rows=rows,
         title="most like it",
-    )
+    )  # fmt: skip
     nothing = Notes(("nothing like it was measured",))
     return Section(
         title=gpu.name, blocks=(Heading(f"{gpu.name}{runs}"), Pairs(tuple(pairs)), table if rows else nothing)

@@ -79,13 +79,9 @@ def _table(found: Tried, options: ReportOptions) -> Table:
     shown = options.top or _SHOWN
     return Table(
         columns=(
-            Column("rung", key=True, cut="middle", least=27),
-            Column("gain", right=True),
-            Column("interval", drop=2),
-            Column("predicted", right=True, drop=3, kind="estimate"),
-            Column("off by", right=True, drop=1),
-            Column("verdict"),
-            Column("what it does, or why", cut="end", where="paper"),
+            Column("rung", key=True, cut="middle", least=27), Column("gain", right=True), Column("interval", drop=2),
+            Column("predicted", right=True, drop=3, kind="estimate"), Column("off by", right=True, drop=1),
+            Column("verdict"), Column("what it does, or why", cut="end", where="paper"),
         ),
         rows=[_row(rung) for rung in found.rungs],
         title=count(len(found.rungs), "rung"),
@@ -97,7 +93,7 @@ def _table(found: Tried, options: ReportOptions) -> Table:
                 "largest difference of an output, over what its type allows"
             ),
         ),
-    )
+    )  # fmt: skip
 
 
 def _row(rung: Rung) -> Row:

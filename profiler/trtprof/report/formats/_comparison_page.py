@@ -94,14 +94,11 @@ def _bars(one: Comparison) -> _Bars:
     drawn = words.waterfall(one.ledger)
     bars = tuple(
         _Bar(
-            step.row,
-            100 * min(step.start, step.end),
-            100 * abs(step.end - step.start),
-            100 * step.end,
+            step.row, 100 * min(step.start, step.end), 100 * abs(step.end - step.start), 100 * step.end,
             f"d-{step.row.kind} {_direction(step.row.ns)}",
         )
         for step in drawn.steps
-    )
+    )  # fmt: skip
     total = sum(row.ns for row in one.ledger)
     left, width = 100 * min(drawn.zero, drawn.end), 100 * abs(drawn.end - drawn.zero)
     return _Bars(bars, 100 * drawn.zero, left, width, f"d-fact {_direction(total)}")

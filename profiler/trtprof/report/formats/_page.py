@@ -29,9 +29,7 @@ def page_data(run: records.Run) -> dict[str, Any]:
     ceilings = run.ceilings
     data = {
         "rows": {
-            "layers": len(run.layers),
-            "nodes": len(run.nodes),
-            "kernels": len(kernels),
+            "layers": len(run.layers), "nodes": len(run.nodes), "kernels": len(kernels),
             "unattributed": len(run.kernels_unattributed),
         },
         "device": {"kind": run.device.kind},
@@ -40,12 +38,9 @@ def page_data(run: records.Run) -> dict[str, Any]:
         },
         "engine": run.plan is not None,
         "ceilings": {
-            "origin": ceilings.origin,
-            "best": msgspec.to_builtins(ceilings.best, order="deterministic"),
+            "origin": ceilings.origin, "best": msgspec.to_builtins(ceilings.best, order="deterministic"),
             "attainable": msgspec.to_builtins(ceilings.attainable, order="deterministic"),
-            "cache_bytes": ceilings.cache_bytes,
-            "threads": ceilings.threads,
-            "launch_ns": ceilings.launch_ns,
+            "cache_bytes": ceilings.cache_bytes, "threads": ceilings.threads, "launch_ns": ceilings.launch_ns,
         },
         "latency_ns": run.latency.median_ns,
         "end_to_end": bool(run.latency.n or not run.latency.median_ns),
@@ -61,10 +56,7 @@ def page_data(run: records.Run) -> dict[str, Any]:
         "nodes": _nodes(run.nodes, text, layer_at),
         "findings": [
             {
-                "code": finding.code,
-                "title": finding.title,
-                "kind": finding.kind,
-                "lost_ns": finding.lost_ns,
+                "code": finding.code, "title": finding.title, "kind": finding.kind, "lost_ns": finding.lost_ns,
                 "layers": [layer_at[name] for name in finding.layers if name in layer_at],
             }
             for finding in run.findings
@@ -72,7 +64,7 @@ def page_data(run: records.Run) -> dict[str, Any]:
         "timeline": None if run.timeline is None else _timeline(run.timeline, text, layer_at),
         "graph": None if run.graph is None else _graph(run.graph, text, layer_at),
         "memory": None if run.memory is None else _memory(run.memory, text),
-    }
+    }  # fmt: skip
     return {"text": text.all, **data}
 
 
