@@ -48,9 +48,3 @@ def test_of_a_plugin_that_was_measured_beside_both_it_is_told_what_changed(tmp_p
     assert fact.before == "slower on a GPU"
     assert fact.after.startswith("faster on a GPU")
     assert plugins(run(tmp_path / "c", BENCH), run(tmp_path / "d", BENCH)) == []
-
-
-def test_a_record_of_another_time_is_no_error(tmp_path: Path) -> None:
-    folder = run(tmp_path / "a", BENCH)
-    folder.write_bytes(run_folder.BENCH, b"{}")
-    assert plugins(folder, run(tmp_path / "b")) == []

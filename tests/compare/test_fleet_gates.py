@@ -74,14 +74,6 @@ def test_three_answers_of_a_latency(subtests: pytest.Subtests) -> None:
                 assert limit in found.reason
 
 
-def test_one_cell_of_many_fails_it_and_is_named() -> None:
-    rows = [run_row(f"m{at}", half=0.005) for at in range(50)]
-    found = gate("latency>3%", rows, [slower(row, 1.5) if row.model == "m7" else row for row in rows])
-    assert (found.answer, found.over, found.within, found.between) == ("failed", 1, 49, 0)
-    assert found.worst.startswith("m7 on here")
-    assert found.worst in found.reason
-
-
 def test_an_estimate_has_no_noise_and_does_not_fail_a_latency() -> None:
     row = fleets.rows(1, 1, fails=0.0)[0]
     after = changed(row, bound_ns=(row.bound_ns or 0) + 1, key=fleets.digest("x"))
@@ -133,42 +125,3 @@ def test_a_gate_that_finds_nothing_to_look_at_does_not_pass() -> None:
     lost = changed(predicted, expected_ns=None, key=fleets.digest("lost"))
     assert gate("expected>2%", [predicted, changed(predicted, model="o", key=fleets.digest("o"))],
                 [lost, changed(predicted, model="o", key=fleets.digest("o"))]).answer == "inconclusive"  # fmt: skip
-
-
-def test_sizes_of_one_model_on_one_target_err_alike_in_costs_as_in_means() -> None:
-    rows = [run_row("a", batch=at, key=fleets.digest(at)) for at in range(9)]
-    cost, mean = gate("cost>5%", rows, rows), gate("geomean>5%", rows, rows)
-    assert (cost.low, cost.high) == pytest.approx((mean.low, mean.high), rel=1e-3)
-
-
-def test_the_mean_of_the_fleet_is_surer_than_its_cells() -> None:
-    rows = [run_row(f"m{at}") for at in range(100)]
-    after = [slower(row, 1.02) for row in rows]
-    assert gate("latency>1%", rows, after).answer == "inconclusive"
-    found = gate("geomean>1%", rows, after)
-    assert found.answer == "failed"
-    assert found.value == pytest.approx(2)
-    assert gate("geomean>2%", rows, after).answer == "inconclusive"
-    assert gate("geomean>3%", rows, after).answer == "passed"
-    assert gate("geomean>3%", [], []).answer == "inconclusive"
-
-
-def test_what_an_inference_costs() -> None:
-    rows = [run_row(f"m{at}") for at in range(10)]
-    assert gate("cost>5%", rows, [slower(row, 1.2) for row in rows]).answer == "failed"
-    assert gate("cost>5%", rows, rows).answer == "passed"
-    # The same time on a machine that costs more.
-    found = gate("cost>5%", rows, rows, prices={"here": 3.0})
-    assert found.answer == "failed"
-    assert found.value == pytest.approx(50)
-    unknown: tuple[dict[str, Any], ...] = ({"prices": {}}, {"currency": "USD"})
-    for lacking in unknown:
-        found = gate("cost>5%", rows, rows, **lacking)
-        assert (found.answer, found.value) == ("inconclusive", None)
-    # Predictions cost what is expected of them, and are told apart.
-    predicted = [row for row in fleets.rows(4, 1, fails=0.0) if row.verb == "predict"]
-    dearer = [changed(row, expected_ns=2 * (row.expected_ns or 0), key=fleets.digest(row.key)) for row in predicted]
-    found = gate("cost>5%", [*rows, *predicted], [*rows, *dearer])
-    assert found.answer == "failed"
-    assert found.value == pytest.approx(100)
-    assert "an estimate, by what is expected" in found.reason

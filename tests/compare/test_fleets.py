@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +11,10 @@ import numpy as np
 import pytest
 
 from tests.fakes import fleets
-from tests.fakes.fleet_comparison_factory import PRICES, cell_of, changed, changed_kernel, side, slower, week
-from trtprof.base import fleet_table
+from tests.fakes.fleet_comparison_factory import cell_of, changed, changed_kernel, side, slower, week
 from trtprof.base.fleet_table import REST
 from trtprof.base.records import FleetCellChange, FleetComparison, FleetRow
-from trtprof.compare.fleets import KERNELS, RATE, FleetOf, compare
+from trtprof.compare.fleets import compare
 
 MIRROR = {
     "slower": "faster", "failed now": "mended", "vanished": "appeared", "estimate rose": "estimate fell",
@@ -57,14 +55,6 @@ def test_a_measured_cell_is_slower_where_its_interval_says_so() -> None:
     assert cell.chance < 1e-4
 
 
-@pytest.mark.parametrize(
-    ("ns", "answer"),
-    [(1_000_000, "not significant"), (1_025_000, "not significant"), (1_050_000, "slower"), (950_000, "faster")],
-)
-def test_what_intervals_hold_is_not_significant(ns: int, answer: str) -> None:
-    assert one(run_row(), run_row(ns=ns)).answer == answer
-
-
 def test_an_estimate_is_never_slower_and_has_a_cause() -> None:
     row = fleets.rows(1, 1, fails=0.0)[0]
     assert row.verb == "predict"
@@ -83,21 +73,6 @@ def test_an_estimate_is_never_slower_and_has_a_cause() -> None:
     assert (cell.answer, cell.told_by, cell.reason) == ("estimate equal", "bound", "one side alone has an expectation")
 
 
-def test_an_estimate_that_changes_for_nothing_is_told() -> None:
-    row = fleets.rows(1, 1, fails=0.0)[0]
-    found = compare(side([row]), side([changed(row, expected_ns=1)]))
-    assert found.cells[0].causes == ("nothing recorded",)
-    assert found.causes[0].what == "nothing recorded"
-    assert "a trtprof that has the same version" in found.notes[0]
-
-
-def test_a_row_without_an_interval_decides_nothing() -> None:
-    for lacking in ({"latency_low_ns": None}, {"latency_ns": None}, {"latency_low_ns": 2_000_000}):
-        assert one(run_row(), run_row(ns=2_000_000, **lacking)).answer == (
-            "not decided" if lacking != {"latency_low_ns": 2_000_000} else "slower"
-        )
-
-
 def test_what_is_not_done_yet_did_not_vanish() -> None:
     row, other = run_row("a"), run_row("b")
     found = compare(side([row, other]), side([row], asked=[cell_of(row), cell_of(other)]))
@@ -106,12 +81,6 @@ def test_what_is_not_done_yet_did_not_vanish() -> None:
     assert (found.after.cells, found.after.done, found.after.left) == (2, 1, 1)
     found = compare(side([row, other]), side([row]))
     assert found.counts == {"not significant": 1, "vanished": 1}
-
-
-def test_rows_that_nobody_asks_for_now_are_not_looked_at() -> None:
-    old, new = run_row("m", key=fleets.digest("old")), run_row("m")
-    found = compare(side([old, new], asked=[cell_of(new)]), side([new]))
-    assert found.counts == {"not significant": 1}
 
 
 @pytest.mark.parametrize(("before", "after", "answer"), [
@@ -141,22 +110,6 @@ def test_what_changed_is_told_as_the_cause() -> None:
 # --- which cells are the same ---------------------------------------------------------------
 
 
-def test_a_model_with_another_name_is_the_same() -> None:
-    found = compare(side([run_row("old")]), side([run_row("new", ns=2_000_000)]))
-    (cell,) = found.cells
-    assert (cell.model, cell.was, cell.answer) == ("new", "old", "slower")
-    assert (found.renames[0].before, found.renames[0].after, found.renames[0].cells) == ("old", "new", 1)
-
-
-def test_a_name_is_not_led_to_one_of_several() -> None:
-    found = compare(side([run_row("old")]), side([run_row("new"), run_row("newer")]))
-    assert found.counts == {"vanished": 1, "appeared": 2}
-    assert found.renames == ()
-    # Nor a name that is still there.
-    found = compare(side([run_row("old")]), side([run_row("old"), run_row("new")]))
-    assert found.counts == {"not significant": 1, "appeared": 1}
-
-
 def test_another_question_is_another_cell(subtests: pytest.Subtests) -> None:
     fields: dict[str, Any] = {"target": "b", "batch": 3, "sizes": {"seq": 3}, "precision": "int8", "shapes": "x:1"}
     for name, value in fields.items():
@@ -165,22 +118,7 @@ def test_another_question_is_another_cell(subtests: pytest.Subtests) -> None:
             assert found.counts == {"vanished": 1, "appeared": 1}
 
 
-def test_cells_that_differ_by_options_alone_are_told_apart_by_their_order() -> None:
-    rows = [run_row(ns=ns, options={"level": str(ns)}, key=fleets.digest(ns)) for ns in (10**6, 10**7)]
-    assert compare(side(rows), side(rows)).counts == {"not significant": 2}
-
-
 # --- laws -----------------------------------------------------------------------------------
-
-
-def test_a_fleet_against_itself_has_no_change() -> None:
-    for seed in range(5):
-        rows = fleets.rows(6, 2, seed=seed)
-        found = compare(side(rows), side(rows), ("latency>5%", "geomean>1%", "failed>0", "bound>0%", "cost>3%"))
-        assert set(found.counts) <= {"not significant", "estimate equal", "failed on both"}
-        assert {gate.answer for gate in found.gates} == {"passed"}
-        assert all(group.ratio == 1 and not group.more + group.less for group in found.groups)
-        assert (found.kernels, found.causes, found.renames) == ((), (), ())
 
 
 def test_swapped_sides_swap_answers() -> None:
@@ -202,26 +140,6 @@ def test_swapped_sides_swap_answers() -> None:
         for name in first.keys() & second.keys():
             assert second[name].ratio == pytest.approx(1 / first[name].ratio)
             assert (first[name].more, first[name].less) == (second[name].less, second[name].more)
-
-
-def test_the_order_of_rows_and_cells_says_nothing() -> None:
-    before, after = week()
-    forwards = compare(side(before), side(after))
-    backwards = compare(side(before[::-1]), side(after[::-1]))
-    assert msgspec.json.encode(forwards) == msgspec.json.encode(backwards)
-
-
-def test_every_kind_of_answer_is_found() -> None:
-    before, after = week()
-    found = compare(side(before), side(after))
-    told = by_cell(found)
-    assert set(found.counts) == {
-        "slower", "faster", "not significant", "estimate rose", "estimate equal", "failed now", "vanished", "appeared",
-    }  # fmt: skip
-    assert sum(found.counts.values()) == len(found.cells) == len(told)
-    assert {cell.causes for cell in found.cells if cell.answer == "estimate rose"} == {("datasheet",)}
-    assert [cell.model for cell in found.cells if cell.answer == "appeared"] == ["newcomer"]
-    assert "slower" in found.verdict
 
 
 # --- noise ----------------------------------------------------------------------------------
@@ -259,23 +177,6 @@ def test_ten_thousand_unchanged_cells_give_few_false_alarms(seed: int) -> None:
     assert mean.high is not None
     assert mean.low < 1 < mean.high
     assert mean.high - mean.low < 0.005
-
-
-def test_planted_slowdowns_are_found_and_few_others() -> None:
-    generator = np.random.default_rng(11)
-    true = generator.lognormal(13, 1, CELLS)
-    sigma = generator.uniform(0.005, 0.02, CELLS)
-    planted = generator.random(CELLS) < 0.05
-    before, after = side(measured(generator, true, sigma)), side(
-        measured(generator, true * np.where(planted, 1.1, 1.0), sigma)
-    )  # fmt: skip
-    found = compare(before, after, ("latency>3%",))
-    called = {int(cell.model[1:]) for cell in found.cells if cell.answer == "slower"}
-    wanted = set(np.flatnonzero(planted).tolist())
-    assert len(called & wanted) > 0.8 * len(wanted)
-    assert len(called - wanted) + found.counts.get("faster", 0) <= RATE * len(called)
-    assert found.gates[0].answer == "failed"
-    assert found.gates[0].over > 0.3 * len(wanted)
 
 
 def test_intervals_that_are_too_narrow_are_doubted() -> None:
@@ -336,29 +237,3 @@ def test_a_pattern_of_kernels_that_got_slower_in_many_models() -> None:
         assert kernel.ratio == pytest.approx(1.4, rel=1e-3)
         assert kernel.after_ns > kernel.before_ns
         assert kernel.example in having
-
-
-def test_kernels_are_read_in_pieces_whatever_these_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fleets.rows(8, 2, fails=0.0)
-    after = [changed(slower(row, 1.5), expected_ns=2 * (row.expected_ns or 0), key=fleets.digest(row.key),
-                     kernels=tuple(msgspec.structs.replace(each, expected_ns=2 * (each.expected_ns or 0))
-                                   for each in slower(row, 1.5).kernels)) for row in before]  # fmt: skip
-    sides = side(before), side(after)
-    whole = compare(*sides)
-    assert {one.kind for one in whole.kernels} == {"fact", "estimate"}
-    monkeypatch.setattr(fleet_table, "SLICE", 5)
-
-    def in_pieces(of: FleetOf, rows: list[FleetRow]) -> FleetOf:
-        stale = [changed(row, started="2020-01-01T00:00:00Z", kernels=()) for row in rows]
-        mixed = stale + random.Random(1).sample([*rows, *rows[:20]], len(rows) + 20)
-        halves = (fleet_table.table_of(each).select(KERNELS) for each in (mixed[:30], mixed[30:]))
-        return of._replace(kernels=halves)
-
-    assert compare(in_pieces(sides[0], before), in_pieces(sides[1], after)) == whole
-
-
-def test_prices_and_tags_say_nothing_of_answers() -> None:
-    row = run_row()
-    assert compare(side([row], prices={}), side([changed(row, tags=("other",))], prices=PRICES)).counts == {
-        "not significant": 1
-    }

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import random
 import re
-from statistics import NormalDist
 
 import msgspec
 import pytest
@@ -15,10 +13,8 @@ from hypothesis import strategies as st
 from tests.fakes.support import refused
 from trtprof.base.errors import UsageError
 from trtprof.base.records import (
-    SCHEMA_VERSION,
     ChangeRow,
     Comparison,
-    Comparisons,
     GateResult,
     Interval,
     Latency,
@@ -26,7 +22,7 @@ from trtprof.base.records import (
     Side,
     Significance,
 )
-from trtprof.compare.gates import Gate, judge, judged, parse
+from trtprof.compare.gates import Gate, judge, parse
 
 MS = 1_000_000
 
@@ -60,14 +56,11 @@ def comparison(
         latency=LatencyChange(
             difference_ns=Interval(value=gap, low=gap - half_ns, high=gap + half_ns),
             ratio=Interval(value=after_ns / scale, low=(after_ns - half_ns) / scale, high=(after_ns + half_ns) / scale),
-            answer=answer or found,
-            samples_before=before.latency.n,
-            samples_after=after.latency.n,
-            method="",
+            answer=answer or found, samples_before=before.latency.n, samples_after=after.latency.n, method="",
         ),
         ledger=(),
         regions=(),
-    )
+    )  # fmt: skip
 
 
 def answer(text: str, one: Comparison) -> GateResult:
@@ -187,25 +180,6 @@ def test_without_a_latency_it_cannot_be_told(subtests: pytest.Subtests) -> None:
             assert "not measured" in found.reason
 
 
-@pytest.mark.parametrize(
-    ("allowed", "said"),
-    [(MS, "nothing was lost before"), (MS + 5, "nothing was lost before"), (MS - 900, "no larger than the error")],
-)
-def test_a_share_of_almost_nothing_is_not_told(allowed: int, said: str) -> None:
-    one = comparison(MS, 1_050_000, 1_000, allowed=(allowed, allowed))
-    found = answer("lost>5%", one)
-    assert (found.answer, found.value) == ("inconclusive", None)
-    assert said in found.reason
-    assert "such as lost>50us" in found.reason
-    assert answer("lost>40us", one).answer == ("failed" if allowed <= MS else "inconclusive")
-
-
-def test_no_gate_on_latency_fails_where_the_change_is_not_significant() -> None:
-    one = comparison(MS, 1_050_000, 1_000, answer="not significant")
-    assert answer("latency>3%", one).answer == "inconclusive"
-    assert answer("latency>6%", one).answer == "passed"
-
-
 @pytest.mark.parametrize("text", ["lost>5%", "lost>20us", "gap-to-roof>2%"])
 def test_no_gate_fails_by_a_moved_roof_alone(text: str) -> None:
     one = comparison(MS, MS, 1_000, allowed=(600_000, 500_000))
@@ -225,19 +199,6 @@ def test_no_gate_fails_by_a_moved_roof_alone(text: str) -> None:
     assert answer(text, comparison(MS, 1_200_000, 1_000, allowed=(600_000, 590_000))).answer == "failed"
 
 
-def test_no_gate_fails_by_a_roof_that_is_below_a_measurement() -> None:
-    found = answer("gap-to-roof>2%", comparison(MS, 1_500_000, 1_000, allowed=(1_100_000, 1_100_000)))
-    assert found.answer == "inconclusive"
-    assert "a is above its roofline (1.00 ms where ~1.10 ms is allowed)" in found.reason
-    assert answer("latency>2%", comparison(MS, 1_500_000, 1_000, allowed=(1_100_000, 1_100_000))).answer == "failed"
-
-
-def test_a_moved_roof_is_said() -> None:
-    found = answer("lost>1%", comparison(MS, 1_050_000, 1_000, allowed=(600_000, 500_000)))
-    assert "what the roofline allows went from ~600 us to ~500 us" in found.reason
-    assert "went" not in answer("latency>1%", comparison(MS, 1_050_000, 1_000, allowed=(600_000, 500_000))).reason
-
-
 def test_inconclusive_says_how_many_runs_would_settle_it() -> None:
     # 2 % off the threshold with an error of 4 %: twice as narrow is four times as many.
     reason = answer("latency>3%", comparison(MS, 1_050_000, 40_000, runs=3)).reason
@@ -247,21 +208,6 @@ def test_inconclusive_says_how_many_runs_would_settle_it() -> None:
     assert "about 4 runs a side in place of 1" in reason
     assert "choose another one" in answer("latency>3%", comparison(MS, 1_030_010, 40_000)).reason
     assert "choose another one" in answer("latency>3%", comparison(MS, 1_030_000, 40_000)).reason
-
-
-def test_a_threshold_is_said_as_it_was_asked_for() -> None:
-    assert answer("latency>0.001%", comparison(MS, MS, 0)).reason == "0 % (0 % to 0 %) is not above 0.001%"
-    assert answer("latency>2s", comparison(MS, 400 * MS, 0)).reason.endswith("is not above 2s")
-    assert "+39,900 %" in answer("latency>3%", comparison(MS, 400 * MS, 0)).reason
-
-
-def test_every_comparison_gets_every_answer() -> None:
-    found = Comparisons(
-        schema_version=SCHEMA_VERSION, comparisons=(comparison(MS, 2 * MS, 1_000), comparison(MS, MS, 1_000))
-    )
-    both = judged(found, parse(["latency>3%", "lost>5%"])).comparisons
-    assert [[gate.answer for gate in one.gates] for one in both] == [["failed"] * 2, ["passed"] * 2]
-    assert msgspec.structs.replace(both[0], gates=()) == found.comparisons[0]
 
 
 TIMES = st.integers(0, 10**12)
@@ -295,20 +241,3 @@ def test_the_answer_is_that_of_the_interval(
         assert found.value.high > found.threshold
         assert found.value.low <= found.threshold or "but" in found.reason
     assert not re.search(r"\b(nan|inf)\b", found.reason)
-
-
-@pytest.mark.parametrize("growth", [-0.3, 0.0, 0.5, 2.0])
-def test_the_interval_of_lost_holds_the_truth_as_often_as_it_says(growth: float) -> None:
-    """Also where the time lost before is uncertain: here its error is a fifth of it."""
-    chance = random.Random(8)
-    lost, allowed, error = 100_000, 900_000, 20_000 / math.sqrt(2)
-    z = NormalDist().inv_cdf(0.975)
-    held, trials = 0, 2000
-    for _ in range(trials):
-        before = round(allowed + lost + chance.gauss(0, error))
-        after = round(allowed + lost * (1 + growth) + chance.gauss(0, error))
-        one = comparison(before, after, z * error * math.sqrt(2), allowed=(allowed, allowed))
-        value = answer("lost>5%", one).value
-        # Where nothing can be told, nothing wrong is.
-        held += value is None or value.low <= 100 * growth <= value.high
-    assert held >= 0.945 * trials

@@ -11,13 +11,10 @@ import numpy.typing as npt
 import pytest
 
 from tests.fakes.compare_factory import L, chain, make_run, save
-from trtprof.base import run_folder
 from trtprof.base.records import Comparison, Latency, Run
 from trtprof.base.run_folder import RunFolder
 from trtprof.compare import compare
 from trtprof.compare.gates import judge, parse
-from trtprof.compare.latency import latency_interval
-from trtprof.compare.sides import load_side
 
 Samples = npt.NDArray[np.float64]
 NS = 100_000
@@ -69,25 +66,6 @@ def test_a_slowdown_is_seen_through_phases(tmp_path: Path) -> None:
     assert change.telling_difference_ns == change.lower_difference_ns
 
 
-def test_inferences_that_are_slow_here_and_there_are_the_models_own(tmp_path: Path) -> None:
-    """No phases: any moment has its slow ones, so that the lower decile is blind to what the median shows."""
-    slow = np.where(np.random.default_rng(3).random(COUNT) < 0.65, 1.2, 1.0)
-    change = between(tmp_path, quiet(seed=1), quiet(seed=2) * slow).latency
-    assert change.lower_ratio is not None
-    assert change.lower_ratio.low < 1
-    assert change.told_by == "median"
-    assert change.answer == "slower"
-    assert change.telling_ratio == change.ratio
-
-
-def test_what_contradicts_itself_is_not_significant(tmp_path: Path) -> None:
-    """The lower decile fell by a fifth while the median rose by a fifth."""
-    split = np.random.default_rng(4).random(COUNT) < 0.4
-    change = between(tmp_path, quiet(seed=1), quiet(seed=2) * np.where(split, 0.8, 1.2)).latency
-    assert change.answer == "not significant"
-    assert "contradict each other" in change.reason
-
-
 def test_a_gate_goes_by_what_tells_the_answer(tmp_path: Path) -> None:
     phases = between(tmp_path / "phases", quiet(seed=1), disturbed(quiet(seed=2)))
     (gate,) = parse(["latency>5%"])
@@ -120,23 +98,3 @@ def test_another_speed_of_the_machine_may_be_all_of_it(tmp_path: Path) -> None:
         [folder(tmp_path / "d", after, probe_ns=(1.05e6, 1e6, 1.1e6))],
     ]
     assert compare(restless).comparisons[0].latency.answer == "slower"
-
-
-def test_the_interval_of_one_run_holds_what_a_slow_machine_hides(tmp_path: Path) -> None:
-    samples = 2.0 * quiet(seed=1)
-
-    def interval(name: str, speed: float, probes: tuple[float, ...] = (1e6, 1e6, 1e6)) -> tuple[float, float]:
-        made = folder(tmp_path / name, samples, probe_ns=probes)
-        made.write(run_folder.REPORT, msgspec.structs.replace(made.report(), speed=speed))
-        found = latency_interval(load_side([made]))
-        assert found is not None
-        return found.low, found.high
-
-    usual = interval("usual", 1.0)
-    assert usual[0] > 1.9 * NS
-    low, high = interval("half", 0.5)
-    assert (low < NS, high) == (True, usual[1])
-    # Faster than it was then: it was disturbed then. And probes that differ as much as that say nothing.
-    assert interval("faster", 2.0) == usual
-    restless = interval("restless", 0.8, (1e6, 1.3e6, 1.25e6))
-    assert restless == pytest.approx(interval("as restless", 1.0, (1e6, 1.3e6, 1.25e6)))

@@ -81,10 +81,3 @@ def test_a_replaced_node_is_named(runs: dict[str, RunFolder]) -> None:
     region = next(region for region in one.regions if region.reason == "Relu became Softplus")
     assert "/stage1/Relu" in region.nodes_before
     assert len(region.layers_after) > len(region.layers_before)
-
-
-def test_nodes_that_quantise_join_nothing(runs: dict[str, RunFolder]) -> None:
-    one = compared(runs, "qdq")
-    both = [region for region in one.regions if region.layers_before and region.layers_after]
-    assert len(both) >= 8
-    assert all(len(region.layers_before) <= 3 for region in both)

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trtprof.compare import samples as compare_samples
-from trtprof.compare.samples import block_length, change_of, discoveries, drift_of, level_of, t_quantile, t_tails
+from trtprof.compare.samples import change_of, drift_of, t_quantile, t_tails
 
 Samples = npt.NDArray[np.float64]
 
@@ -79,32 +79,6 @@ def test_a_slowdown_of_five_percent_is_seen_in_quiet_runs() -> None:
     assert found >= 17
 
 
-def test_one_run_a_side_is_never_surer_than_processes_are_alike() -> None:
-    flat = np.full(500, 1000.0)
-    change = change_of([flat], [flat])
-    least = 1000 * compare_samples.RUN_TO_RUN[compare_samples.MEDIAN] * math.sqrt(2)
-    assert change.high - change.low > 2 * 1.96 * least * 0.9
-    assert change.difference == 0
-
-
-def test_runs_that_agree_make_it_surer() -> None:
-    runs = [np.full(500, 1000.0)] * 3
-    one, three = change_of(runs[:1], runs[:1]), change_of(runs, runs)
-    assert three.high - three.low < 0.7 * (one.high - one.low)
-
-
-def test_two_runs_that_disagree_are_not_talked_down_by_what_is_assumed() -> None:
-    apart = [np.full(100, 1000.0), np.full(100, 1200.0)]
-    change = change_of(apart, [np.full(100, 1110.0), np.full(100, 1290.0)])
-    assert change.low < 0 < change.high
-
-
-def test_unrest_widens() -> None:
-    flat = np.full(500, 1000.0)
-    quiet, restless = change_of([flat], [flat]), change_of([flat], [flat], (0.05, 0.0))
-    assert restless.high - restless.low > 2 * (quiet.high - quiet.low)
-
-
 def test_phases_as_long_as_the_run_are_drift_and_short_ones_are_not() -> None:
     noise = np.random.default_rng(1).standard_normal(4000)
     phases = np.repeat([1000.0, 1200.0, 1000.0, 1200.0], 1000) + noise
@@ -114,14 +88,6 @@ def test_phases_as_long_as_the_run_are_drift_and_short_ones_are_not() -> None:
     # One segment of eight says nothing of where the median of another run would be.
     assert drift_of(np.concatenate([np.full(500, 1300.0), np.full(3500, 1000.0)]) + noise) < 10
     assert drift_of(phases[:20]) == 0.0
-
-
-def test_blocks_are_longer_where_samples_hold_on() -> None:
-    lengths = [block_length(dependent(5, 3000, rho)) for rho in (0.0, 0.7, 0.95)]
-    assert lengths == sorted(lengths)
-    assert lengths[0] <= 30
-    assert lengths[2] > 3 * lengths[1] / 2
-    assert block_length(np.full(2000, 7.0)) <= 2000 // 12
 
 
 @given(
@@ -150,49 +116,9 @@ def test_same_samples_have_no_difference_and_it_is_deterministic(values: list[in
     assert change == change_of(samples, samples)
 
 
-def test_many_samples_are_binned_without_loss_that_matters() -> None:
-    generator = np.random.default_rng(2)
-    runs = [np.round(1e6 + 1e4 * generator.standard_normal(200_000)) for _ in range(2)]
-    change = change_of([runs[0]], [runs[1]])
-    assert change.difference == np.median(runs[1]) - np.median(runs[0])
-    assert change.low < change.difference < change.high
-
-
 def test_quantiles_of_student_are_those_of_the_tables(subtests: pytest.Subtests) -> None:
     for freedom, exact in [(2, 4.303), (4, 2.776), (8, 2.306), (30, 2.042), (math.inf, 1.960)]:
         with subtests.test(freedom=freedom, exact=exact):
             assert t_quantile(freedom) == pytest.approx(exact, rel=0.015 if freedom > 2 else 0.05)
             if not math.isinf(freedom):
                 assert t_tails(np.asarray([t_quantile(freedom)]), freedom)[0] == pytest.approx(0.05, rel=1e-6)
-
-
-def test_of_many_changes_few_are_false() -> None:
-    generator = np.random.default_rng(3)
-    chance = generator.uniform(size=900)
-    real = generator.uniform(size=100) * 1e-6
-    found = discoveries(np.concatenate([chance, real]))
-    assert found[900:].all()
-    assert found[:900].sum() < 20
-    assert not discoveries(np.asarray([0.2, 0.9, 0.6])).any()
-    assert discoveries(np.asarray([])).shape == (0,)
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.9])
-def test_intervals_of_both_sides_make_that_of_their_difference(rho: float) -> None:
-    before, after = dependent(1, 800, rho), dependent(2, 800, rho, level=1100.0)
-    change = change_of([before], [after])
-    sides = [level_of([samples]) for samples in (before, after)]
-    assert [level for level, _, _ in sides] == list(change.levels)
-    together = math.hypot(*((high - low) / 2 for _, low, high in sides))
-    assert together == pytest.approx((change.high - change.low) / 2, rel=0.1)
-
-
-def test_the_interval_of_a_side_holds_what_its_runs_differ_by() -> None:
-    calm = np.full(100, 1000.0)
-    level, low, high = level_of([calm])
-    assert level == 1000.0
-    assert high - low == pytest.approx(2 * t_quantile(compare_samples.PRIOR_RUNS) * 10.0, rel=0.1)
-    _, low, high = level_of([calm, calm * 1.1, calm * 0.9])
-    assert high - low > 200.0
-    restless = level_of([calm], 0.05)
-    assert restless[2] - restless[1] > 4 * 23.0

@@ -27,20 +27,7 @@ def rounds_of(
     phase: float = 0.0,
     drift: float = 0.0,
 ) -> list[list[Turns]]:
-    """Turns of a machine.
-
-    Args:
-        generator: Where chance comes from.
-        rounds: Of fresh processes.
-        pairs: In each.
-        samples: In a turn.
-        gain: Before over after.
-        noise: Of a sample, as a share: an AR(1) process, and one that only adds time.
-        depends: The coefficient of that process.
-        process: What processes differ by.
-        phase: How much longer everything takes in half of the stretches of three turns or so.
-        drift: How much longer everything takes in the end than in the beginning.
-    """
+    """Return turns of a machine: an AR(1) process of noise, phases, a drift, and what processes differ by."""
     found = []
     for number in range(rounds):
         count = 2 * pairs * samples
@@ -62,26 +49,21 @@ def rounds_of(
 
 
 MACHINES: dict[str, dict[str, Any]] = {
-    "quiet": {},
-    "dependent": {"depends": 0.9},
-    "drifting": {"depends": 0.98, "noise": 0.05, "drift": 0.05},
-    "in phases": {"depends": 0.9, "phase": 0.2},
-    "bad": {"depends": 0.9, "noise": 0.1, "phase": 0.3, "drift": 0.1},
-}
+    "quiet": {}, "dependent": {"depends": 0.9}, "drifting": {"depends": 0.98, "noise": 0.05, "drift": 0.05},
+    "in phases": {"depends": 0.9, "phase": 0.2}, "bad": {"depends": 0.9, "noise": 0.1, "phase": 0.3, "drift": 0.1},
+}  # fmt: skip
 
 
 def test_intervals_hold_the_true_gain(subtests: pytest.Subtests) -> None:
     """Of 95 in a hundred that they promise, 93 at least: the seed is fixed, and 250 of them tell no more."""
     for machine, noise in MACHINES.items():
-        for rounds, pairs in [(2, 4), (3, 6)]:
-            with subtests.test(machine=machine, rounds=rounds, pairs=pairs):
-                generator = np.random.default_rng(7)
-                held = 0
-                for _ in range(250):
-                    found = rounds_of(generator, rounds=rounds, pairs=pairs, gain=1.1, **noise)
-                    low, high = change_of_turns(found).interval()
-                    held += low <= 1.1 <= high
-                assert held / 250 >= 0.93
+        with subtests.test(machine=machine):
+            generator = np.random.default_rng(7)
+            held = 0
+            for _ in range(250):
+                low, high = change_of_turns(rounds_of(generator, gain=1.1, **noise)).interval()
+                held += low <= 1.1 <= high
+            assert held / 250 >= 0.93
 
 
 def test_more_rounds_make_the_interval_narrower_and_more_turns_alone_do_not_for_ever() -> None:
@@ -91,40 +73,6 @@ def test_more_rounds_make_the_interval_narrower_and_more_turns_alone_do_not_for_
 
     assert width(rounds=6) < 0.75 * width(rounds=2)
     assert width(rounds=2, pairs=32) > 0.6 * width(rounds=2, pairs=8), "processes differ, however long they run"
-
-
-def test_swapping_the_sides_turns_the_gain_around(subtests: pytest.Subtests) -> None:
-    for seed in range(5):
-        with subtests.test(seed=seed):
-            generator = np.random.default_rng(seed)
-            rounds = rounds_of(generator, gain=generator.uniform(0.9, 1.2), **MACHINES["bad"])
-            one = change_of_turns(rounds)
-            other = change_of_turns([[(after, before) for before, after in pairs] for pairs in rounds])
-            assert other.gain == pytest.approx(1 / one.gain, rel=1e-12)
-            assert other.interval() == pytest.approx([1 / end for end in reversed(one.interval())], rel=1e-12)
-            assert other.tail == pytest.approx(one.tail)
-            assert (other.told_by, other.levels) == (one.told_by, one.levels[::-1])
-
-
-def test_what_drifts_evenly_is_no_difference() -> None:
-    steady = np.full(9, 1e6)
-    pairs = []
-    for number in range(8):
-        first, second = (steady * (1 + 0.05 * (2 * number + place)) for place in (0, 1))
-        pairs.append((second, first) if number % 2 else (first, second))
-    change = change_of_turns([pairs])
-    assert change.gain == pytest.approx(1, abs=0.01)
-    assert change.within > 0.02
-
-
-def test_a_turn_may_be_a_single_inference_and_a_round_a_single_pair() -> None:
-    change = change_of_turns([[(np.asarray([800_000_000]), np.asarray([100_000_000]))]])
-    assert change.gain == pytest.approx(8)
-    low, high = change.interval()
-    assert 1 < low < 8 < high
-    assert (change.rounds, change.pairs, change.levels) == (1, 1, (8e8, 1e8))
-    with pytest.raises(ValueError, match="no turns"):
-        change_of_turns([[]])
 
 
 def test_the_lower_decile_tells_where_neighbours_come_and_go() -> None:
@@ -139,20 +87,6 @@ def test_the_lower_decile_tells_where_neighbours_come_and_go() -> None:
     change = change_of_turns(rounds)
     assert change.told_by == "lower decile"
     assert change.interval()[0] > 1
-
-
-def test_quantiles_that_contradict_each_other_tell_nothing() -> None:
-    """Faster in most inferences, yet slower in the fastest ones."""
-    generator = np.random.default_rng(5)
-
-    def turn(low: float, high: float) -> np.ndarray:
-        return np.concatenate([np.full(20, low), np.full(60, high)]) * (1 + 1e-4 * generator.standard_normal(80))
-
-    rounds = [[(turn(1e6, 2e6), turn(1.3e6, 1.5e6)) for _ in range(4)] for _ in range(3)]
-    change = change_of_turns(rounds)
-    low, high = change.interval()
-    assert low < 1 < high
-    assert change.tail == 1.0
 
 
 # --- several at once ------------------------------------------------------------------------
@@ -173,15 +107,6 @@ def test_of_variants_of_nothing_none_helps_in_nineteen_of_twenty_commands() -> N
     assert said / 120 <= 1 - LEVEL
 
 
-def test_one_alone_is_judged_at_the_usual_level() -> None:
-    (one,) = judged([change(0.05)])
-    assert one.level == pytest.approx(LEVEL)
-    assert (one.low, one.high) == change(0.05).interval()
-    assert one.answer == "faster"
-    assert judged([change(-0.05)])[0].answer == "slower"
-    assert judged([]) == []
-
-
 def test_intervals_agree_with_what_holm_says(subtests: pytest.Subtests) -> None:
     for seed in range(20):
         with subtests.test(seed=seed):
@@ -198,11 +123,3 @@ def test_intervals_agree_with_what_holm_says(subtests: pytest.Subtests) -> None:
             for one in found:
                 assert one.low <= one.change.gain <= one.high
                 assert one.level >= LEVEL - 1e-12
-
-
-def test_true_gains_make_room_for_others_but_none_for_chance() -> None:
-    """2.4 standard errors: enough alone, too little among five of nothing, enough beside four that surely help."""
-    close = change(0.024)
-    assert judged([close])[0].answer == "faster"
-    assert judged([close, *[change(0.0)] * 4])[0].answer == "not significant"
-    assert judged([close, *[change(0.5)] * 4])[0].answer == "faster"
