@@ -1,6 +1,4 @@
-"""Write a stack of decoder layers as exporters of language models write it, of any size.
-
-    python scripts/bench/decoder_stack.py stack.onnx --layers 9
+"""A stack of decoder layers as exporters of language models write it, of any size.
 
 One layer is 120 nodes and 837 kB of fp32 weights, embedded; what comes before and after all layers is
 40 nodes and 5 MB. So 9, 233 and 933 layers give 1,120, 28,000 and 112,000 nodes exactly, and the second
@@ -16,10 +14,8 @@ graph computes what it says: it is causal, and runs.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,15 +191,3 @@ def decoder_stack(layers: int) -> onnx.ModelProto:
         g.initializers,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--layers", type=int, default=9)
-    options = parser.parse_args()
-    options.file.write_bytes(decoder_stack(options.layers).SerializeToString())
-
-
-if __name__ == "__main__":
-    main()

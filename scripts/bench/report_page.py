@@ -4,7 +4,7 @@
 
 Three reports: ResNet-50 (``light_resnet50`` of the onnx package, run here by ONNX Runtime on the CPU), a transformer
 encoder of 48 layers (``sample_models/generate.py``, width 256, sequence 128, the same), and ``--layers`` layers whose
-records are made here: times follow a recurrence, each layer is a node, an event of the timeline and a box of the graph.
+records are those of `tests.fakes.report_factory`, with a timeline and a graph.
 
 A row has the bytes of the file; the seconds that `trtprof.report` takes to write it (median of three); and of the
 page, opened from its file in a browser context of its own, the milliseconds from the start of the navigation
@@ -31,38 +31,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import onnx
 
-from trtprof.base.records import (
-    SCHEMA_VERSION,
-    Backend,
-    Ceilings,
-    Coverage,
-    Device,
-    Latency,
-    LayerResult,
-    LedgerRow,
-    Match,
-    ModelInfo,
-    NodeResult,
-    Roof,
-    Run,
-    RunGraph,
-    Timeline,
-    TimelineLane,
-    Work,
-)
+from trtprof.base.records import Run
 from trtprof.base.run_folder import RunFolder
 from trtprof.report import ReportOptions, get
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "sample_models"))
+sys.path[:0] = [str(ROOT), str(ROOT / "sample_models")]
 import generate  # noqa: E402
 
+from tests.fakes import page_factory, report_factory  # noqa: E402
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-PEAK, DRAM, CACHE, LAUNCH = 80e9, 12e9, 45e9, 900
-"""FLOP/s, B/s, B/s and ns of the device of the made run."""
 
 DRAW_ALL = """async () => {
   for (const chart of document.querySelectorAll(".chart")) {
@@ -78,90 +59,6 @@ CLICK = """() => new Promise((done) => {
   document.querySelectorAll("#layers-table .sort")[2].click();
   requestAnimationFrame(() => setTimeout(() => done([from, performance.now()])));
 })"""
-
-
-def made(count: int) -> Run:
-    """A run of ``count`` layers that never was: each one node, one kernel, one event, one edge to the next."""
-    layers = sorted((_layer(at) for at in range(count)), key=lambda layer: -(layer.lost_ns or 0))
-    order = sorted(range(count), key=lambda place: int(layers[place].name.rpartition("_")[2]))
-    names = tuple(layers[place].name for place in order)
-    starts, now = [], 0
-    for place in order:
-        starts.append(now)
-        now += layers[place].measured_ns + 400
-    total, ideal = sum(layer.measured_ns for layer in layers), sum(layer.ideal_ns or 0 for layer in layers)
-    median = now + 20_000
-    roof = Roof(
-        tensor_flops_per_s={"fp32": PEAK},
-        vector_flops_per_s={"fp32": PEAK},
-        dram_bytes_per_s=DRAM,
-        cache_bytes_per_s=CACHE,
-    )
-    latency = Latency(median_ns=median, p99_ns=median + median // 50, cv=0.01, n=100)
-    return Run(
-        schema_version=SCHEMA_VERSION,
-        model=ModelInfo(name=f"made of {count} layers", path="", sha256="", ir_version=10, opsets={"": 20}),
-        backend=Backend(name="ort-cpu", reason="made by scripts/bench/report_page.py"),
-        device=Device(name="no device", kind="cpu"),
-        versions={},
-        ceilings=Ceilings(
-            device="no device", source="made", measured_at="", best=roof, attainable=roof, cache_bytes=1 << 25,
-            threads=1, launch_ns=LAUNCH, call_ns=5000.0,
-        ),
-        latency=latency,
-        profiled=latency,
-        coverage=Coverage(exact=1.0, inferred=0.0, unattributed=0.0),
-        verdict="Made, not measured.",
-        ledger=(
-            LedgerRow(cause="ideal", ns=ideal, kind="estimate"),
-            LedgerRow(cause="kernel inefficiency", ns=total - ideal, kind="estimate"),
-            LedgerRow(cause="unexplained", ns=median - total, kind="remainder"),
-        ),
-        layers=tuple(layers),
-        nodes=tuple(
-            NodeResult(name=layers[place].name, op_type=layers[place].op_type, graph="", fate="layer",
-                       layers=(layers[place].name,), flops=layers[place].flops, bytes=layers[place].bytes,
-                       reason=layers[place].reason)
-            for place in order
-        ),
-        findings=(),
-        unsupported=(),
-        captured_ns=total,
-        timeline=Timeline(
-            iteration=0, duration_ns=now, lanes=(TimelineLane(name="inference thread", kind="kernels"),),
-            layers=names, names=("Conv", "Gemm", "Add", "Softmax"), lane=(0,) * count, layer=tuple(range(count)),
-            name=tuple(at % 4 for at in range(count)), start_ns=tuple(starts),
-            dur_ns=tuple(layers[place].measured_ns for place in order),
-        ),
-        graph=RunGraph(
-            layers=names, layer_from=tuple(range(count - 1)), layer_to=tuple(range(1, count)),
-            tensor=tuple(f"tensor_{at}" for at in range(count - 1)), nbytes=(4096,) * (count - 1),
-            node_from=tuple(range(count - 1)), node_to=tuple(range(1, count)),
-        ),
-    )  # fmt: skip
-
-
-def _layer(at: int) -> LayerResult:
-    op = ("Conv", "Gemm", "Add", "Softmax")[at % 4]
-    flops, nbytes = 1 + at * 7919 % 1000 * 3000, 8 + at * 104_729 % 900_000
-    terms = {
-        "tensor": round(flops / PEAK * 1e9),
-        "dram": 0 if at % 3 == 0 else round(nbytes / DRAM * 1e9),
-        "l2": round(nbytes / CACHE * 1e9),
-        "launch": LAUNCH,
-    }
-    bound, attainable = max(terms.items(), key=lambda term: term[1])
-    measured = attainable + attainable * (at * 31 % 200) // 100
-    name = f"/model/layers.{at // 4}/block/{op}_{at}"
-    kernel = Match(layer=name, kernel=f"{name}_kernel_time", count=50, median_ns=measured, total_ns=measured * 50,
-                   confidence="exact", reason="the profile names the node")  # fmt: skip
-    return LayerResult(
-        name=name, op_type=op, role="compute", nodes=(name,), kernels=(kernel,), measured_ns=measured,
-        ideal_ns=round(max(flops / PEAK, nbytes / DRAM) * 1e9) // 2, attainable_ns=attainable,
-        lost_ns=measured - attainable, bound=msgspec.convert(bound, Any), flops=flops, bytes=nbytes, dtype="fp32",
-        match="exact", reason="the layer keeps the name of its node", shapes="1x64x56x56 -> 1x64x56x56", terms=terms,
-        work=Work(tensor_flops=flops, bytes_read=nbytes // 2, bytes_written=nbytes - nbytes // 2, dtype="fp32"),
-    )  # fmt: skip
 
 
 def measured_run(model: Path, folder: Path, *options: str) -> Run:
@@ -183,7 +80,7 @@ def runs(folder: Path, layers: int) -> dict[str, Run]:
     return {
         "ResNet-50": measured_run(light, folder / "resnet50"),
         "transformer, 48 layers": measured_run(transformer, folder / "transformer", *shapes),
-        f"{layers:,} layers, made": made(layers),
+        f"{layers:,} layers, made": page_factory.with_panels(report_factory.many(layers)),
     }
 
 
