@@ -36,10 +36,6 @@ class _InOrder(typer.core.TyperGroup):
         return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] == "--install-completion":
-            from trtprof.cli import completion
-
-            completion.write_whole()
         if args and args[0].startswith("--") and (meant := _without_command(args)):
             _answer(f"{args[0].partition('=')[0]} comes behind a command", "options are those of a command", meant)
         return super().parse_args(ctx, args)

@@ -163,6 +163,4 @@ def _age_days(measured_at: str) -> int | None:
         then = dt.datetime.fromisoformat(measured_at)
     except ValueError:
         return None
-    if then.tzinfo is None:
-        return None
     return max((dt.datetime.now(dt.UTC) - then).days, 0)

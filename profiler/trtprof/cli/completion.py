@@ -4,31 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
-
-from trtprof.base.errors import UsageError
-from trtprof.base.input_file import open_file
-from trtprof.base.output_file import write_file
+from typing import get_args, get_type_hints
 
 BACKENDS = ("auto", "tensorrt", "tensorrt-rtx", "ort-cuda", "ort-cpu")
 REPORTS = Path("reports")
 """Where `trtprof run` puts its folders."""
 SEVERITIES = ("critical", "info", "warning")
-
-
-class _Whole(type(Path())):  # type: ignore[misc] # a Path of this system: before Python 3.12 none can be made of Path
-    """A path whose text is written whole or not at all."""
-
-    def write_text(self, data: str, *_args: Any, **_named: Any) -> int:
-        write_file(Path(self), data.encode())
-        return len(data)
-
-
-def write_whole() -> None:
-    """Let typer, which writes a ``.bashrc`` in place, replace the files of a shell as we do: they are not ours."""
-    from typer import _completion_shared
-
-    _completion_shared.Path = _Whole  # type: ignore[attr-defined]
 
 
 def gpus(incomplete: str) -> list[str]:
@@ -37,16 +18,6 @@ def gpus(incomplete: str) -> list[str]:
 
     done, comma, begun = incomplete.rpartition(",")
     return [f"{done}{comma}{slug}" for slug in sorted(specs()) if slug.startswith(begun.lower())]
-
-
-def backends(incomplete: str) -> list[str]:
-    """What `trtprof run --backend` takes."""
-    return [name for name in BACKENDS if name.startswith(incomplete)]
-
-
-def builders(incomplete: str) -> list[str]:
-    """What `trtprof build --backend` takes."""
-    return [name for name in backends(incomplete) if not name.startswith("ort-")]
 
 
 def rules(incomplete: str) -> list[str]:
@@ -59,20 +30,6 @@ def rules(incomplete: str) -> list[str]:
 def findings(incomplete: str) -> list[str]:
     """What ``--fail-on`` takes: severities and codes of rules."""
     return [name for name in SEVERITIES if name.startswith(incomplete)] + rules(incomplete)
-
-
-def precisions(incomplete: str) -> list[str]:
-    """What ``--dtype`` of a model takes."""
-    from trtprof.cli.engine_options import PRECISIONS
-
-    return [name for name in ("model", *PRECISIONS) if name.startswith(incomplete)]
-
-
-def plugin_steps(incomplete: str) -> list[str]:
-    """What `trtprof plugin --only` takes."""
-    from trtprof.flows.plugin.options import STEPS
-
-    return [name for name in STEPS if name.startswith(incomplete)]
 
 
 def runs(incomplete: str) -> list[str]:
@@ -99,18 +56,9 @@ def manifests(incomplete: str) -> list[str]:
             continue
         if path.is_dir():
             found.append(f"{path}/")
-        elif path.suffix == ".toml" and _is_manifest(path):
+        elif path.suffix == ".toml" and path.is_file() and b"[[targets]]" in path.read_bytes()[: 1 << 16]:
             found.append(str(path))
     return found
-
-
-def _is_manifest(path: Path) -> bool:
-    try:
-        with open_file(path) as file:
-            text = file.read(1 << 16)
-    except (OSError, UsageError):
-        return False
-    return b"[[models]]" in text and b"[[targets]]" in text
 
 
 def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -135,6 +83,18 @@ def _formats() -> Iterable[str]:
     from trtprof.report import REPORTERS
 
     return [each.name for each in REPORTERS.values() if each.of is None]
+
+
+def _precisions() -> Iterable[str]:
+    from trtprof.cli.engine_options import PRECISIONS
+
+    return "model", *PRECISIONS
+
+
+def _steps() -> Iterable[str]:
+    from trtprof.flows.plugin.options import STEPS
+
+    return STEPS
 
 
 def _tables() -> Iterable[str]:
@@ -169,9 +129,11 @@ def _levels() -> Iterable[str]:
 
 
 by, figures = among(lambda: _choice("by")), among(lambda: _choice("figure"))
-formats, tables, topics, ops, levels, session_options = (
-    among(each) for each in (_formats, _tables, _topics, _ops, _levels, _session_options)
+formats, tables, topics, ops, levels, session_options, precisions, plugin_steps = (
+    among(each) for each in (_formats, _tables, _topics, _ops, _levels, _session_options, _precisions, _steps)
 )
+backends = among(lambda: BACKENDS)
+builders = among(lambda: [name for name in BACKENDS if not name.startswith("ort-")])
 collectors = among(lambda: ("auto", "cupti", "nsys"))
 accumulators = among(lambda: ("auto", "fp16", "fp32"))
 classes = among(lambda: ("datacenter", "geforce", "jetson", "workstation"))
