@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from trtprof.base.units import format_seconds
+from trtprof.cli import process
 from trtprof.cli.output import StageLines
 
 if TYPE_CHECKING:
@@ -77,8 +78,7 @@ class FleetLines(StageLines):
         line = "" if plan is None else overall(plan)
         if line != self._line:
             self._line = line
-            self._stream.write(f"{line}\n")
-            self._stream.flush()
+            process.put(self._stream, f"{line}\n")
 
     # --- the block --------------------------------------------------------------------------
 
