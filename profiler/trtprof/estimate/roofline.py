@@ -1,19 +1,12 @@
 """The roofline: what each layer should take on this device.
 
-Every unit and every level of the memory has a ceiling, and a layer takes at least as long as the one
-that is busy longest: ``tensor`` (multiply-accumulates), ``vector`` (all other arithmetic), ``sfu``
-(special functions), ``dram`` (bytes that cross to DRAM) and ``l2`` (all bytes, which pass the
-last-level cache). That is the roofline of S. Williams, A. Waterman, D. Patterson (Roofline, CACM
-52(4), 2009) with a roof for each level (C. Yang, T. Kurth, S. Williams, Hierarchical Roofline
-analysis for GPUs, Concurrency and Computation 32(20), 2020). Units that work side by side are not
-added up, so that it stays a lower bound.
+A layer takes at least as long as the unit or memory level that is busy longest: ``tensor``, ``vector``, ``sfu``
+(special functions), ``dram``, ``l2`` (all bytes). S. Williams, A. Waterman, D. Patterson, Roofline, CACM 52(4), 2009;
+C. Yang, T. Kurth, S. Williams, Hierarchical Roofline analysis for GPUs, Concurrency and Computation 32(20), 2020.
 
-``ideal`` is that with the best ceilings of the device and the best that any cache can do: of the
-bytes of a layer as many as the last-level cache holds may be found there, the rest must cross to
-DRAM whatever came before. It is sound, that is no correct kernel is faster: what data may spare of
-the work (`Work.unsure`) is not in it. Products that a fast algorithm does without (`Work.fast_flops`)
-are in neither bound. ``attainable`` has the ceilings measured as the run was made and the bytes
-that the cache model finds, and is never below the time of an empty kernel.
+``ideal``: the best ceilings and the best that any cache can do; sound, for it leaves out what data may spare
+(`Work.unsure`). ``attainable``: measured ceilings, the bytes that the cache model finds, at least an empty kernel.
+Products that a fast algorithm does without (`Work.fast_flops`) are in neither.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ from trtprof.base.records import Dim, Op, Tensor
 from trtprof.source.constants import Values
 from trtprof.source.shape_rules import has_rule, outputs_by_rule
 
+Inputs = Sequence[Tensor | None]
+Scopes = Sequence[Mapping[str, Tensor]]
 MOST_VALUES = 1024
 """Integer inputs of at most so many elements may decide a shape: axes, sizes, pads."""
 _DATA_TYPES = {name: number for number, name in onnx_graph.DTYPES.items()}
@@ -69,7 +71,7 @@ class _Walk:
         self._alone: dict[tuple[str, str], bool] = {}
         self._ids = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
 
-    def graph(self, graph: GraphProto, path: str, around: Sequence[Mapping[str, Tensor]]) -> None:
+    def graph(self, graph: GraphProto, path: str, around: Scopes) -> None:
         """All nodes of a graph in order; ``around`` are the tensors of the graphs that it lies in, inner first."""
         own = self._known[path]
         for initializer in graph.initializer:
@@ -102,7 +104,7 @@ class _Walk:
         inferred = schema is not None and schema.has_type_and_shape_inference_function
         return not inferred and has_rule(node.op_type, "" if node.domain == "ai.onnx" else node.domain)
 
-    def _outputs(self, node: NodeProto, inputs: Sequence[Tensor | None], path: str) -> Mapping[str, Tensor]:
+    def _outputs(self, node: NodeProto, inputs: Inputs, path: str) -> Mapping[str, Tensor]:
         """What onnx infers, and what a rule says of that which stays open."""
         found = dict(self._inferred(node, inputs, path))
         if any(_open(found.get(name)) for name in node.output if name):
@@ -110,7 +112,7 @@ class _Walk:
                 found[name] = _merged(found.get(name), tensor, name)
         return found
 
-    def _ruled(self, node: NodeProto, inputs: Sequence[Tensor | None], path: str) -> Mapping[str, Tensor]:
+    def _ruled(self, node: NodeProto, inputs: Inputs, path: str) -> Mapping[str, Tensor]:
         if not has_rule(node.op_type, "" if node.domain == "ai.onnx" else node.domain):
             return {}
         known = [self._valued(node, index, tensor, path) for index, tensor in enumerate(inputs)]
@@ -124,7 +126,7 @@ class _Walk:
         value = self._values.of(path, tensor.name)
         return tensor if value is None else msgspec.structs.replace(tensor, value=tuple(map(int, value.reshape(-1))))
 
-    def _inferred(self, node: NodeProto, inputs: Sequence[Tensor | None], path: str) -> Mapping[str, Tensor]:
+    def _inferred(self, node: NodeProto, inputs: Inputs, path: str) -> Mapping[str, Tensor]:
         schema = self._schema(node)
         if schema is None:
             return {}
@@ -151,12 +153,7 @@ class _Walk:
         return {name: msgspec.structs.replace(tensor, name=name) for name, tensor in pairs if tensor is not None}
 
     def _infer(
-        self,
-        schema: Any,
-        node: NodeProto,
-        inputs: Sequence[Tensor | None],
-        deciding: Mapping[str, Array],
-        key: Hashable,
+        self, schema: Any, node: NodeProto, inputs: Inputs, deciding: Mapping[str, Array], key: Hashable
     ) -> list[Tensor | None]:
         """What onnx says of each output; None where it says nothing."""
         if node.op_type == "STFT":
@@ -181,12 +178,7 @@ class _Walk:
         return self._schemas[key]
 
     def _around_bodies(
-        self,
-        node: NodeProto,
-        bodies: Sequence[tuple[str, GraphProto]],
-        inputs: Sequence[Tensor | None],
-        path: str,
-        scopes: Sequence[Mapping[str, Tensor]],
+        self, node: NodeProto, bodies: Sequence[tuple[str, GraphProto]], inputs: Inputs, path: str, scopes: Scopes
     ) -> Mapping[str, Tensor]:
         """Outputs of a control-flow node in the graph at ``path``, after its bodies."""
         op = onnx_graph.op_of(node, self._opsets, inputs)
@@ -215,9 +207,7 @@ class _Walk:
             return dict(zip(node.output, _scanned(op, results[0]), strict=False))
         return self._ruled(node, inputs, path)
 
-    def _body(
-        self, body: GraphProto, path: str, given: Sequence[Tensor | None], scopes: Sequence[Mapping[str, Tensor]]
-    ) -> None:
+    def _body(self, body: GraphProto, path: str, given: Inputs, scopes: Scopes) -> None:
         own = self._known[path]
         for info, tensor in zip(body.input, given, strict=False):
             if tensor is not None:
@@ -225,13 +215,7 @@ class _Walk:
         self.graph(body, path, scopes)
 
     def _loop(
-        self,
-        node: NodeProto,
-        body: GraphProto,
-        path: str,
-        inputs: Sequence[Tensor | None],
-        around: str,
-        scopes: Sequence[Mapping[str, Tensor]],
+        self, node: NodeProto, body: GraphProto, path: str, inputs: Inputs, around: str, scopes: Scopes
     ) -> Mapping[str, Tensor]:
         """A state has the shape that it starts with, as far as the body gives that shape back."""
         counters = [Tensor(name="", dtype="int64", shape=()), Tensor(name="", dtype="bool", shape=())]
@@ -282,11 +266,11 @@ def one_sided(node: NodeProto) -> NodeProto:
     return stated
 
 
-def _seen(name: str, scopes: Sequence[Mapping[str, Tensor]]) -> Tensor | None:
+def _seen(name: str, scopes: Scopes) -> Tensor | None:
     return next((scope[name] for scope in scopes if name in scope), None)
 
 
-def _find(name: str, scopes: Sequence[Mapping[str, Tensor]]) -> Tensor:
+def _find(name: str, scopes: Scopes) -> Tensor:
     return _seen(name, scopes) or onnx_graph.unknown_tensor(name)
 
 
@@ -335,7 +319,7 @@ def _either(first: Tensor, second: Tensor) -> Tensor:
     return msgspec.structs.replace(first, shape=shape)
 
 
-def _scanned(op: Op, results: Sequence[Tensor | None]) -> Iterator[Tensor]:
+def _scanned(op: Op, results: Inputs) -> Iterator[Tensor]:
     """Outputs of a Scan: its states, then what each trip made, stacked along an axis."""
     count = op.attributes.get("num_scan_inputs", 0)
     axes = op.attributes.get("scan_output_axes", ())

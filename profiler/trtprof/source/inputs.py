@@ -19,6 +19,7 @@ from trtprof.base.input_file import open_file
 from trtprof.base.op_kinds import SHAPE_INPUTS
 from trtprof.base.records import Dim, InputTensor, Node, Tensor
 from trtprof.base.units import NUMPY_DTYPES
+from trtprof.source.shapes import Shapes
 
 _MOVES_DATA = frozenset(
     {"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Concat", "Expand", "Flatten",
@@ -150,10 +151,7 @@ def _header(path: Path, wanted: str, dims: Sequence[Dim] | None) -> tuple[str, t
 
 
 def plan_inputs(
-    inputs: Sequence[Tensor],
-    shapes: Mapping[str, tuple[int, ...]],
-    nodes: Sequence[Node],
-    files: Mapping[str, FileHeader],
+    inputs: Sequence[Tensor], shapes: Shapes, nodes: Sequence[Node], files: Mapping[str, FileHeader]
 ) -> list[InputTensor]:
     """How each input is filled, in the order of the graph inputs (``shapes``: bound shape of each)."""
     readers: dict[str, list[tuple[Node, int]]] = defaultdict(list)
@@ -211,7 +209,7 @@ def plan_inputs(
 _LENGTHS = re.compile(r"_?(len|length|lens|lengths)$", re.IGNORECASE)
 
 
-def _counted(tensor: Tensor, inputs: Sequence[Tensor], shapes: Mapping[str, tuple[int, ...]]) -> _Range | None:
+def _counted(tensor: Tensor, inputs: Sequence[Tensor], shapes: Shapes) -> _Range | None:
     """The full length of the input whose lengths a ``..._lens`` holds: its samples, frames or tokens."""
     if tensor.dtype not in ("int32", "int64") or len(shapes[tensor.name]) > 1 or not _LENGTHS.search(tensor.name):
         return None

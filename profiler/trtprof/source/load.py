@@ -35,10 +35,8 @@ from trtprof.source import skim
 from trtprof.source.check import EXPORT_HINT, EXTERNAL, check_external_data, check_model, first_line, stored_of
 from trtprof.source.consistent import Clash, clash_of, settled
 from trtprof.source.forward import complete, one_sided
-from trtprof.source.shapes import Binding, Instead, bind_shapes
+from trtprof.source.shapes import Binding, Instead, Shapes, bind_shapes
 
-Shapes = Mapping[str, tuple[int, ...]]
-"""As given, by input."""
 _MAX_BYTES = 2**31 - 1
 """Largest protobuf that can be read; ONNX keeps bigger weights in files beside the model."""
 

@@ -1,9 +1,8 @@
 """Shapes as asked for on the command line, and the binding of dynamic dimensions.
 
-The grammar is trtexec's (``a:1x3x224x224,b:8x128``; ``'Input:0':1x3`` quotes a name with a colon;
-``s:scalar`` or ``s:`` is rank 0; one ``*`` in a name matches any run of characters), and
-Polygraphy's brackets (``a:[1,3,224,224]``) are read too. Source: TensorRT
-samples/common/sampleOptions.cpp and Polygraphy's ``--input-shapes`` help.
+The grammar is trtexec's (``a:1x3x224x224,b:8x128``; ``'Input:0':1x3``; ``s:scalar`` or ``s:`` is rank 0; ``*`` in a
+name matches any run of characters) and Polygraphy's brackets. Source: TensorRT samples/common/sampleOptions.cpp and
+Polygraphy's ``--input-shapes`` help.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from trtprof.base.errors import UsageError
 from trtprof.base.records import Dim, Tensor
 from trtprof.base.units import format_shape
 
+Shapes = Mapping[str, tuple[int, ...]]  # By input
 DEFAULT_BATCH = 1
 DEFAULT_SPATIAL = 224
 DEFAULT_LENGTH = 128
@@ -124,7 +124,7 @@ class Binding:
 
 def bind_shapes(
     inputs: Sequence[Tensor],
-    given: Mapping[str, tuple[int, ...]],
+    given: Shapes,
     batch: int | None = None,
     symbols: Mapping[str, int] | None = None,
     *,
@@ -242,7 +242,7 @@ def _bind_symbols(
             )
 
 
-def chosen_shapes(inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+def chosen_shapes(inputs: Sequence[Tensor], given: Shapes) -> dict[str, tuple[int, ...]]:
     """The shapes of ``--shapes`` by input, with ``*`` resolved."""
     chosen: dict[str, tuple[int, ...]] = {}
     by_pattern: dict[str, str] = {}
@@ -435,7 +435,7 @@ def example(inputs: Sequence[Tensor]) -> str:
     return written(shapes)
 
 
-def written(shapes: Mapping[str, tuple[int, ...]]) -> str:
+def written(shapes: Shapes) -> str:
     """Shapes by input as a value of ``--shapes``."""
     parts = []
     for name, dims in shapes.items():

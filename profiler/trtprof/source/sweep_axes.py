@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from trtprof.base.errors import UsageError
 from trtprof.base.records import Dim, Tensor
-from trtprof.source.shapes import MAX_DIM, batch_axes, chosen_shapes, describe
+from trtprof.source.shapes import MAX_DIM, Shapes, batch_axes, chosen_shapes, describe
 
 MAX_POINTS = 10_000
 """Rows of a sweep: more than anyone reads, and few enough to hold."""
@@ -123,7 +123,7 @@ def _values_error(given: str, why: str, grammar: str) -> UsageError:
 
 
 def place_sweeps(
-    inputs: Sequence[Tensor], axes: Sequence[Axis], given: Mapping[str, tuple[int, ...]], batch: int | None = None
+    inputs: Sequence[Tensor], axes: Sequence[Axis], given: Shapes, batch: int | None = None
 ) -> tuple[SweptDim, ...]:
     """The dimensions that the axes of `parse_sweeps` go over; ``batch`` is the value of ``--batch``."""
     chosen = chosen_shapes(inputs, given)
@@ -148,7 +148,7 @@ def place_sweeps(
     return tuple(found)
 
 
-def _places(inputs: Sequence[Tensor], name: str, chosen: Mapping[str, tuple[int, ...]]) -> tuple[tuple[str, int], ...]:
+def _places(inputs: Sequence[Tensor], name: str, chosen: Shapes) -> tuple[tuple[str, int], ...]:
     named = [(t.name, index) for t in inputs for index, dim in enumerate(t.shape or ()) if dim == name != "?"]
     if named:
         return tuple(named)
@@ -210,7 +210,7 @@ def _symbol(inputs: Sequence[Tensor], place: tuple[str, int]) -> str:
 
 
 def swept_shapes(
-    inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]], dims: Sequence[SweptDim], values: Sequence[int]
+    inputs: Sequence[Tensor], given: Shapes, dims: Sequence[SweptDim], values: Sequence[int]
 ) -> dict[str, tuple[int, ...]]:
     """The shapes given, by full name, with the swept dimensions at the values of one point."""
     shapes = chosen_shapes(inputs, given)

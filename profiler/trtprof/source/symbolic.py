@@ -1,27 +1,19 @@
 """A model over a sweep: its tensors as functions of the swept dimensions, bound late.
 
-Shapes and small constants are inferred at a handful of points, and every dimension and every value
-that differs becomes a polynomial of at most degree 2 in each swept dimension. In one swept
-dimension, counted k = 0, 1, ... K, it is found at k = 0, 1, 2 and must hold at K/2 and K too. That
-proves it for what shape inference is made of, node by node, since the inputs of a node are such
-polynomials themselves:
+Every dimension and value that differs between a handful of points becomes a polynomial of degree 2 or less in each
+swept dimension k = 0 ... K: found at k = 0, 1, 2, and it must hold at K/2 and K. That proves it, node by node:
 
-* sums and products of dimensions, and quotients that leave no rest (Reshape's -1): f = p / q agrees
-  with a polynomial g at five points, so p - g * q, of degree 4 or less, is zero everywhere;
-* floor and ceiling of a quotient (Conv, pooling, Slice, Range, Resize): less the line that it agrees
-  with at both ends it is a floor of a linear function, so monotone, zero at both ends, and zero
+* sums, products and quotients without rest: f = p / q agrees with a polynomial g at five points, so p - g * q, of
+  degree 4 or less, is zero everywhere;
+* floor and ceiling of a quotient: less the line that it agrees with at both ends it is monotone, zero at both ends and
   between; no true parabola stays within 1 of a line at five points, K being at least 8;
 * minimum, maximum: convex or concave, so that a line met at both ends and between is never left;
-* comparison: a step where the operands come closer and closer, so that what is the same at both ends
-  is the same between; an equality, which may hold at a single point, where they stay apart. Other
-  comparisons are not accepted.
+* comparison: the same at both ends where the operands come closer and closer; an equality where they stay apart.
 
-Of several swept dimensions each is looked at so, and every corner and the middle of all. A shape that
-stays unknown may be so because the model refuses the values of a probe (a Reshape that needs multiples
-of 16): where there is one, every point of the sweep is inferred and held against the polynomials.
-Where it fails, the same is tried with only the values on the grid of those asked for, then without
-the points at which a dimension is 1, for 1 broadcasts, then with each half of the grid; what stays
-left is bound and inferred point by point.
+Of several swept dimensions each is looked at so, and every corner and the middle of all. Where a shape stays unknown,
+every point is inferred and held against the polynomials. Where it fails, the grid of the values asked for is tried,
+then without points at which a dimension is 1, for 1 broadcasts, then each half; what is left is inferred point by
+point.
 """
 
 from __future__ import annotations
@@ -34,7 +26,7 @@ from typing import NamedTuple
 
 from trtprof.base.records import Dim, Node, Source, Tensor
 from trtprof.source.load import KnownTensors, LoadedModel, graph_inputs, source_of, tensors_of
-from trtprof.source.shapes import MAX_DIM
+from trtprof.source.shapes import MAX_DIM, Shapes
 from trtprof.source.sweep_axes import Axis, SweptDim, place_sweeps, swept_shapes
 
 Point = tuple[int, ...]
@@ -113,10 +105,7 @@ class Swept(NamedTuple):
 
 
 def sweep_source(
-    loaded: LoadedModel,
-    axes: Sequence[Axis],
-    given_shapes: Mapping[str, tuple[int, ...]] | None = None,
-    batch: int | None = None,
+    loaded: LoadedModel, axes: Sequence[Axis], given_shapes: Shapes | None = None, batch: int | None = None
 ) -> Swept:
     """Bind a model to every point of a sweep, with far fewer inferences than points where that is possible.
 
@@ -135,9 +124,7 @@ def sweep_source(
 
 
 class _Prober:
-    def __init__(
-        self, loaded: LoadedModel, axes: Sequence[Axis], given: Mapping[str, tuple[int, ...]], batch: int | None
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, axes: Sequence[Axis], given: Shapes, batch: int | None) -> None:
         self._loaded = loaded
         self._batch = batch
         self._inputs = graph_inputs(loaded.proto)
@@ -145,7 +132,7 @@ class _Prober:
         self._given = given
         self._recent: dict[Point, KnownTensors] = {}
 
-    def given(self) -> Mapping[str, tuple[int, ...]]:
+    def given(self) -> Shapes:
         return swept_shapes(self._inputs, self._given, (), ())
 
     def _bound(self, point: Point) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:

@@ -152,6 +152,6 @@ rules(
     "",
     {
         # The result in the dtype of the scale, and the inverse deviation. ONNX Runtime files it under ai.onnx.
-        "SimplifiedLayerNormalization": lambda op: layer_norm(op)[:2],
+        "SimplifiedLayerNormalization": lambda op: layer_norm(op)[:2]
     },
 )
