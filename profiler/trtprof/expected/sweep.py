@@ -70,7 +70,9 @@ def works_to_time(
 def _candidates(name: str, spec: GpuSpec, lengths: Mapping[str, Sequence[int]], count: int) -> list[Work]:
     kind = name.split(maxsplit=1)[0]
     range_of = document().classes[name].range
-    dtypes = [dtype for dtype in _DTYPES[name] if _has(spec, kind, dtype)]
+    dtypes = [
+        dtype for dtype in _DTYPES[name] if (kind != "product" or dtype in spec.tensor_flops_per_s or dtype == "fp32")
+    ]
     found: dict[tuple[Core, str], Work] = {}
     core_of = _CORES[kind]
     for *point, which in itertools.islice(_halton(), _OVER * count if dtypes else 0):
@@ -82,10 +84,6 @@ def _candidates(name: str, spec: GpuSpec, lengths: Mapping[str, Sequence[int]], 
         if work.bytes <= min(MOST_BYTES, spec.memory_bytes.value / 8):
             found.setdefault((core, dtype), work)
     return list(found.values())
-
-
-def _has(spec: GpuSpec, kind: str, dtype: str) -> bool:
-    return kind != "product" or dtype in spec.tensor_flops_per_s or dtype == "fp32"
 
 
 _Range = Mapping[str, tuple[float, float]]

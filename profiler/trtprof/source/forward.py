@@ -87,7 +87,7 @@ class _Walk:
                 alone = self._alone[kind] = self._by_rule_alone(node)
             if not bodies and not alone and not any(_open(own.get(name)) for name in node.output if name):
                 continue
-            inputs = [_find(name, scopes) if name else None for name in node.input]
+            inputs = [(_seen(name, scopes) or onnx_graph.unknown_tensor(name)) if name else None for name in node.input]
             if bodies:
                 found = self._around_bodies(node, bodies, inputs, path, scopes)
             else:
@@ -268,10 +268,6 @@ def one_sided(node: NodeProto) -> NodeProto:
 
 def _seen(name: str, scopes: Scopes) -> Tensor | None:
     return next((scope[name] for scope in scopes if name in scope), None)
-
-
-def _find(name: str, scopes: Scopes) -> Tensor:
-    return _seen(name, scopes) or onnx_graph.unknown_tensor(name)
 
 
 def _may_decide(node: NodeProto, index: int, tensor: Tensor) -> bool:
