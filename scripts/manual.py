@@ -3,14 +3,12 @@
 scripts/docs build [FOLDER]    the site, strictly: a link that leads nowhere or a page that no other names is an error
 scripts/docs serve             the same on this machine, at http://127.0.0.1:8000
 scripts/docs record [PAGE...]  executes pages and writes outputs into them; --measured measures anew, too
-scripts/docs count             pages, words, commands executed and marked, links
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import re
 import subprocess
 import sys
 import tempfile
@@ -36,7 +34,20 @@ def sources(folder: Path) -> None:
         path = folder / f"{topic}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(manual.page(topic), encoding="utf-8")
-    (folder / "api.md").write_text("# The Python API\n\n::: profiler\n", encoding="utf-8")
+    (folder / "api.md").write_text("# The Python API\n\n::: trtprof\n", encoding="utf-8")
+
+
+SETTINGS = """
+site_name: trtprof
+theme:
+  name: material
+  font: false  # a manual that is read offline fetches nothing
+  features: [navigation.sections, content.code.copy, search.suggest, search.highlight]
+  palette: [{media: (prefers-color-scheme), toggle: {icon: material/brightness-auto, name: dark}}]
+use_directory_urls: false
+validation: {omitted_files: warn, absolute_links: warn, anchors: warn}
+markdown_extensions: [admonition, attr_list, tables, toc, pymdownx.highlight, pymdownx.superfences]
+"""
 
 
 def configuration(folder: Path, site: Path) -> dict[str, Any]:
@@ -45,44 +56,13 @@ def configuration(folder: Path, site: Path) -> dict[str, Any]:
     for group, entries in itertools.groupby(manual.contents(), key=lambda each: each.group):
         nav.append({group: [{each.title: f"{each.topic}.md"} for each in entries]})
     nav[-1][next(iter(nav[-1]))].append({"The Python API": "api.md"})
+    options = {"docstring_style": "google", "show_source": False, "show_root_heading": False}
+    python = {"paths": [str(ROOT / "profiler")], "options": options}
     return {
-        "site_name": "trtprof",
-        "docs_dir": str(folder),
-        "site_dir": str(site),
-        "nav": nav,
+        **yaml.safe_load(SETTINGS), "docs_dir": str(folder), "site_dir": str(site), "nav": nav,
         "not_in_nav": "\n".join(f"/{name}/*" for name in REGISTRIES),
-        "theme": {
-            "name": "material",
-            "font": False,  # a manual that is read offline fetches nothing
-            "features": ["navigation.sections", "content.code.copy", "search.suggest", "search.highlight"],
-            "palette": [
-                {"media": "(prefers-color-scheme)", "toggle": {"icon": "material/brightness-auto", "name": "dark"}}
-            ],
-        },
-        "use_directory_urls": False,
-        "validation": {"omitted_files": "warn", "absolute_links": "warn", "anchors": "warn"},
-        "plugins": [
-            {"search": {}},
-            {
-                "mkdocstrings": {
-                    "handlers": {
-                        "python": {
-                            "paths": [str(ROOT)],
-                            "options": {"docstring_style": "google", "show_source": False, "show_root_heading": False},
-                        }
-                    }
-                }
-            },
-        ],
-        "markdown_extensions": [
-            "admonition",
-            "attr_list",
-            "tables",
-            "toc",
-            "pymdownx.highlight",
-            "pymdownx.superfences",
-        ],
-    }
+        "plugins": [{"search": {}}, {"mkdocstrings": {"handlers": {"python": python}}}],
+    }  # fmt: skip
 
 
 def build(site: Path, verb: str = "build") -> int:
@@ -118,29 +98,6 @@ def record(names: list[str], measured: bool) -> int:
         for each in left:
             print(f"{path.stem}: {each}", file=sys.stderr)
     return min(wrong, 1)
-
-
-def count() -> int:
-    """What there is, a row a page."""
-    import pytest
-
-    from tests.fakes.in_process import quick
-
-    totals = [0] * 4
-    print(f"{'page':<24}{'words':>8}{'executed':>10}{'marked':>8}{'links':>7}")
-    for path in executed.pages():
-        text = path.read_text(encoding="utf-8")
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            quick(patch)
-            told = executed.told(text, Path(folder))
-        row = [len(text.split()), told.executed, told.marked, len(re.findall(r"\]\([^)]+\)", text))]
-        totals = [a + b for a, b in zip(totals, row, strict=True)]
-        print(f"{path.stem:<24}{row[0]:>8}{row[1]:>10}{row[2]:>8}{row[3]:>7}")
-    print(f"{'all':<24}{totals[0]:>8}{totals[1]:>10}{totals[2]:>8}{totals[3]:>7}")
-    made = manual.generated()
-    words = sum(len(manual.page(topic).split()) for topic in made)
-    print(f"and {len(made)} pages by registries, of {words} words")
-    return 0
 
 
 SHELL = ROOT / "profiler" / "trtprof" / "docs" / "shell"
@@ -198,7 +155,6 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("build").add_argument("folder", nargs="?", type=Path, default=SITE)
     verbs.add_parser("serve")
-    verbs.add_parser("count")
     verbs.add_parser("files")
     of_record = verbs.add_parser("record")
     of_record.add_argument("pages", nargs="*")
@@ -206,8 +162,6 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.verb == "record":
         return record(asked.pages, asked.measured)
-    if asked.verb == "count":
-        return count()
     if asked.verb == "files":
         return write_shell_files()
     return build(asked.folder.resolve() if asked.verb == "build" else SITE, asked.verb)

@@ -14,6 +14,7 @@ import argparse
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -27,14 +28,7 @@ from trtprof.source.request import ModelRequest
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = Path("reports/example")
 OTHER = Path("reports/example-1-thread")
-COMPARED = {
-    "request.json",
-    "ceilings.json",
-    "capture.json",
-    "latency.parquet",
-    "kernels.parquet",
-    "report.json",
-}
+COMPARED = {"request.json", "ceilings.json", "capture.json", "latency.parquet", "kernels.parquet", "report.json"}
 """What a comparison reads of a run folder."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = [
@@ -61,15 +55,10 @@ def main() -> None:
         # Of the other run there is no more than it is compared by: its report is brought up to today's schema.
         other = RunFolder(OTHER)
         other.write_bytes(REPORT, render(other.report(), "json").encode())
-    figures()
-    picture()
-
-
-def figures() -> None:
-    """The roofline and the ledger of the example, as `trtprof report reports/example -o roofline.svg` draws them."""
     run = RunFolder(EXAMPLE).report()
     for figure in ("roofline", "ledger"):
         (ROOT / EXAMPLE / f"{figure}.svg").write_bytes(encode(run, "svg", figure=figure))
+    picture()
 
 
 def picture() -> None:
@@ -88,18 +77,11 @@ def picture() -> None:
         for panel in ("timeline", "graph"):
             page.locator(f"#{panel}").scroll_into_view_if_needed()
             page.wait_for_timeout(500)
-        top = page.locator("#timeline").bounding_box()
-        bottom = page.locator("#graph").bounding_box()
-        if top is None or bottom is None:
-            raise TypeError("the page has no timeline or no graph")
-        below = page.evaluate("window.scrollY")
-        page.screenshot(
-            path=str(ROOT / EXAMPLE / "panels.png"),
-            full_page=True,
-            clip={
-                "x": 0, "y": top["y"] + below, "width": 1200, "height": bottom["y"] + bottom["height"] - top["y"],
-            },
-        )  # fmt: skip
+        top, bottom = (page.locator(f"#{panel}").bounding_box() for panel in ("timeline", "graph"))
+        assert top is not None and bottom is not None  # noqa: S101, PT018
+        below, height = page.evaluate("window.scrollY"), bottom["y"] + bottom["height"] - top["y"]
+        where: Any = {"x": 0, "y": top["y"] + below, "width": 1200, "height": height}
+        page.screenshot(path=str(ROOT / EXAMPLE / "panels.png"), full_page=True, clip=where)
         browser.close()
 
 

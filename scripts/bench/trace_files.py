@@ -1,7 +1,5 @@
 """Write large sqlite files as nsys exports them, of an engine that TensorRT runs over and over.
 
-    python scripts/bench/trace_files.py FILE.sqlite [--iterations 20000] [--era 2026.2]
-
 One iteration is that of a capture on an RTX 3090: ``ExecutionContext::enqueue`` around 58 layers, of which 18 launch
 nothing, 4 are device-to-device copies and 36 launch one kernel each. So 20,000 iterations are 720,000 kernels, 80,000
 copies and 1,180,000 ranges. All is known: kernel ``kernel_<n>...`` belongs to layer ``layer_<n>...``.
@@ -9,10 +7,8 @@ copies and 1,180,000 ranges. All is known: kernel ``kernel_<n>...`` belongs to l
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -178,23 +174,3 @@ def _insert_work(
 
 def _tuples(columns: Sequence[_Ints]) -> zip[tuple[int, ...]]:
     return zip(*(column.ravel().tolist() for column in columns), strict=True)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--iterations", type=int, default=20_000)
-    parser.add_argument("--era", choices=ERAS, default="2026.2")
-    options = parser.parse_args()
-    began = time.perf_counter()
-    written = write_large(options.path, options.iterations, era=options.era)
-    seconds = time.perf_counter() - began
-    print(
-        f"{options.path}: {written.kernels} kernels, {written.copies} copies, {written.ranges} ranges, "
-        f"{options.path.stat().st_size >> 20} MiB in {seconds:.1f} s"
-    )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

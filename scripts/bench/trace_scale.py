@@ -117,22 +117,17 @@ def whole_seconds(path: Path, repeats: int) -> tuple[float, float]:
 
 def nsys_seconds(nsys: str, path: Path, repeats: int) -> tuple[float, float] | None:
     """Time of NVIDIA's own report of kernels by range: on the clock, and of the CPU; the fastest of some runs."""
-    found = [seconds for _ in range(repeats) if (seconds := _once(nsys, path)) is not None]
-    return min(found, key=lambda seconds: seconds[1], default=None)
-
-
-def _once(nsys: str, path: Path) -> tuple[float, float] | None:
+    found = []
     for report in _REPORTS:
-        began, began_cpu = time.perf_counter(), children_cpu()
-        done = subprocess.run(
-            [nsys, "stats", "--report", report, "--format", "csv", "--output", "-", str(path)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        seconds = time.perf_counter() - began, children_cpu() - began_cpu
-        if not done.returncode and "NVTX Range" in done.stdout:
-            return seconds
-        print(f"nsys stats --report {report}: {(done.stderr or done.stdout).strip()[-200:]}", file=sys.stderr)
-    return None
+        for _ in range(repeats):
+            began, began_cpu = time.perf_counter(), children_cpu()
+            words = [nsys, "stats", "--report", report, "--format", "csv", "--output", "-", str(path)]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            if done.returncode or "NVTX Range" not in done.stdout:
+                print(f"nsys stats --report {report}: {(done.stderr or done.stdout).strip()[-200:]}", file=sys.stderr)
+                break
+            found.append((time.perf_counter() - began, children_cpu() - began_cpu))
+    return min(found, key=lambda seconds: seconds[1], default=None)
 
 
 def show(what: str, found: dict[str, Any]) -> None:
