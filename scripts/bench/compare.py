@@ -12,11 +12,10 @@ advised: of runs made one after the other they get the first, second, second, fi
 
 * ``one run, twice`` and the same ``5 %`` slower: both sides are drawn from the samples of one run.
 * ``same``: runs of the same thing on both sides. Any answer but "not significant" is a false alarm (goal: 5 % at most).
-* ``same, any two``: the same without turns, of runs that may be minutes apart; for comparison.
 * ``2 % slower``, ``5 % slower``: the same, with the samples of one side stretched. "not significant" is a miss (goal:
   10 % at most at 5 %), "faster" is wrong.
 * the other runs against those of one thread. Right is the answer that the medians of all runs give, where they are more
-  than 3 % apart; and the largest row of the ledger must be the cause that was changed.
+  than 3 % apart.
 
 Printed besides: what runs of the same thing differ by, for latencies and for layers: the figures that stand in where a
 side has one run (`trtprof.compare.samples.RUN_TO_RUN`, `trtprof.compare.layer_times.RUN_TO_RUN`).
@@ -42,7 +41,6 @@ import onnx
 
 from trtprof.base.records import Latency
 from trtprof.base.run_folder import RunFolder
-from trtprof.compare import compare
 from trtprof.compare.latency import latency_change
 from trtprof.compare.samples import FEWEST, LOWER_DECILE, MEDIAN, block_length
 from trtprof.compare.sides import LoadedRun, Runs, load_side, side_of
@@ -54,7 +52,6 @@ ROOT = Path(__file__).resolve().parents[2]
 FALSE_ALARMS, MISSES = 0.05, 0.10
 APART = 0.03
 BASE = "one thread"
-ANY_TWO = "same, any two"
 TWICE = "one run, twice"
 TURNS = (0, 1, 1, 0, 0, 1)
 BASE_SHARE = 3
@@ -62,20 +59,19 @@ BASE_SHARE = 3
 
 
 class Condition(NamedTuple):
-    """What is run, and the cause that it should be told by; empty of the one that the others are held against."""
+    """What is run."""
 
     model: str
     threads: int = 1
     batch: int | None = None
-    cause: str = ""
 
 
 CONDITIONS: Mapping[str, Condition] = {
     BASE: Condition("fp32"),
-    "two threads": Condition("fp32", threads=2, cause="roof changed"),
-    "8 images": Condition("fp32", batch=8, cause="work changed"),
-    "one node replaced": Condition("replaced", cause="work changed"),
-    "QDQ": Condition("qdq", cause="precision changed"),
+    "two threads": Condition("fp32", threads=2),
+    "8 images": Condition("fp32", batch=8),
+    "one node replaced": Condition("replaced"),
+    "QDQ": Condition("qdq"),
 }
 
 
@@ -158,7 +154,6 @@ def answers(
     stretch: float,
     seed: int,
     *,
-    turns: bool = True,
     twice: bool = False,
 ) -> tuple[Counter[str], list[float]]:
     """Answers over all repeats, and half the width of each interval that told them, as a share."""
@@ -169,9 +164,6 @@ def answers(
     for _ in range(repeats):
         if twice:
             first = second = generator.integers(0, len(base), size=runs)
-        elif later == BASE and not turns:
-            places = generator.permutation(len(base))[: 2 * runs]
-            first, second = places[:runs], places[runs:]
         elif later == BASE:
             places = generator.integers(0, len(base) - 2 * runs + 1) + np.arange(2 * runs)
             mine = (np.asarray(TURNS[: 2 * runs]) + generator.integers(0, 2)) % 2 == 0
@@ -186,21 +178,6 @@ def answers(
         found[change.answer] += 1
         widths.append((change.telling_ratio.high - change.telling_ratio.low) / 2)
     return found, widths
-
-
-def causes(pools: Mapping[str, Sequence[LoadedRun]], later: str, runs: int, repeats: int, seed: int) -> Counter[str]:
-    """The largest row of the ledger, over some draws of whole runs."""
-    generator = np.random.default_rng(seed)
-    found: Counter[str] = Counter()
-    for _ in range(repeats):
-        sides = [
-            [RunFolder(pool[place].path) for place in generator.permutation(len(pool))[:runs]]
-            for pool in (pools[BASE], pools[later])
-        ]
-        one = compare(sides).comparisons[0]
-        sign = 1 if one.latency.difference_ns.value > 0 else -1
-        found[max(one.ledger, key=lambda row: row.ns * sign).cause] += 1
-    return found
 
 
 def median_of(pool: Sequence[LoadedRun]) -> float:
@@ -239,7 +216,7 @@ def layer_spread(pool: Sequence[LoadedRun]) -> float:
     return statistics.median(spreads) if spreads else float("nan")
 
 
-def evaluate(pools: Mapping[str, Sequence[LoadedRun]], repeats: int, draws: int, seed: int) -> bool:
+def evaluate(pools: Mapping[str, Sequence[LoadedRun]], repeats: int, seed: int) -> bool:
     """Print a table; whether all goals are met."""
     good = True
     print(f"\n{'pair':<22}{'runs':>5}{'right':>8}{'not sig.':>10}{'wrong':>8}{'interval':>12}   goal")
@@ -248,7 +225,6 @@ def evaluate(pools: Mapping[str, Sequence[LoadedRun]], repeats: int, draws: int,
             (TWICE, BASE, 1.0),
             (f"{TWICE}, 5 %", BASE, 1.05),
             ("same", BASE, 1.0),
-            (ANY_TWO, BASE, 1.0),
             ("2 % slower", BASE, 1.02),
             ("5 % slower", BASE, 1.05),
             *((name, name, 1.0) for name in CONDITIONS if name != BASE),
@@ -259,9 +235,7 @@ def evaluate(pools: Mapping[str, Sequence[LoadedRun]], repeats: int, draws: int,
                 continue
             if title.startswith(TWICE) and runs > 1:
                 continue
-            found, widths = answers(
-                pools, later, runs, repeats, stretch, seed, turns=title != ANY_TWO, twice=title.startswith(TWICE)
-            )
+            found, widths = answers(pools, later, runs, repeats, stretch, seed, twice=title.startswith(TWICE))
             truth = _truth(pools, later, stretch)
             right = found[truth] / repeats
             silent = found["not significant"] / repeats
@@ -279,14 +253,6 @@ def evaluate(pools: Mapping[str, Sequence[LoadedRun]], repeats: int, draws: int,
                 goal = f"truth: {truth}"
             width = statistics.median(widths)
             print(f"{title:<22}{runs:5d}{right:8.1%}{silent:10.1%}{wrong:8.1%}   +-{width:7.2%}   {goal}", flush=True)
-    print(f"\n{'pair':<22}{'runs':>5}   largest row of the ledger, over {draws} draws")
-    for runs in (1, 3):
-        for name, condition in CONDITIONS.items():
-            if name != BASE and len(pools[name]) >= runs and len(pools[BASE]) >= runs:
-                named = causes(pools, name, runs, draws, seed)
-                right = named[condition.cause] / draws
-                listed = ", ".join(f"{cause} {count}" for cause, count in named.most_common())
-                print(f"{name:<22}{runs:5d}   {right:6.1%} right ({condition.cause}): {listed}", flush=True)
     return good
 
 
@@ -302,7 +268,6 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, help="keep the run folders here, and take those that are there")
     parser.add_argument("--runs", type=int, default=10, help="of each condition, three times as many of the first")
     parser.add_argument("--repeats", type=int, default=200)
-    parser.add_argument("--draws", type=int, default=20, help="draws of whole runs, to see which cause is named")
     parser.add_argument("--duration", type=float, default=3.0, help="seconds of clean samples of a run")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only-evaluate", action="store_true", help="make no runs")
@@ -314,7 +279,7 @@ def main() -> int:
             make_runs(folder, options.runs, options.duration)
         pools = runs_of(folder)
         print_spread(pools)
-        return 0 if evaluate(pools, options.repeats, options.draws, options.seed) else 1
+        return 0 if evaluate(pools, options.repeats, options.seed) else 1
 
 
 if __name__ == "__main__":

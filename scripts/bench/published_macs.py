@@ -1,6 +1,6 @@
 """MACs of well-known networks by `trtprof inspect`, beside what is published of them.
 
-    python scripts/bench/published_macs.py [--python VENV/bin/python] [--jobs 2] [NAME ...]
+    python scripts/bench/published_macs.py [--python VENV/bin/python] [NAME ...]
 
 NAME is a network (``resnet50``), one at one size (``vit_b_16@384``), or the beginning of one (``resnet*``);
 by default all: every classification network of torchvision at every size that it was trained for, BERT-base,
@@ -32,7 +32,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,7 +189,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="networks to export; all by default")
     parser.add_argument("--python", default=sys.executable, help="interpreter that has torch and torchvision")
-    parser.add_argument("--jobs", type=int, default=2, help="exports at a time")
     options = parser.parse_args()
     began = time.perf_counter()
     failures: list[str] = []
@@ -215,18 +213,11 @@ def main() -> int:
         if not wanted:
             say(f"no network is called {', '.join(options.names)}; known: {', '.join(sorted(figures))}")
             return 2
-        shares = [wanted[start :: options.jobs] for start in range(min(options.jobs, len(wanted)))]
         done: dict[str, Network] = {}
-
-        def work(share: list[str]) -> None:
-            try:
-                for network in networks(options.python, share, folder):
-                    done[network.name] = network
-            except (RuntimeError, TrtprofError) as error:
-                failures.append(str(error))
-
-        with ThreadPoolExecutor(len(shares)) as pool:
-            list(pool.map(work, shares))
+        try:
+            done = {network.name: network for network in networks(options.python, wanted, folder)}
+        except (RuntimeError, TrtprofError) as error:
+            failures.append(str(error))
     versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
     print(f"1e9 MACs at batch 1; {versions}; {len(done)} networks in {time.perf_counter() - began:.0f} s")
     print(f"{'network@input':<23}{'published':>10}{'trtprof':>10}{'differs':>8}  {'source':<12}verdict")
