@@ -41,6 +41,13 @@ SHIPS = (
     "share/fish/vendor_completions.d/trtprof.fish",
     "licenses/profiler/trtprof/LICENSE", "licenses/profiler/trtprof/NOTICE",
 )  # fmt: skip
+OF_SOURCE = (
+    "pyproject.toml",
+    "README.md",
+    "profiler/trtprof/LICENSE",
+    "profiler/trtprof/docs/index.md",
+    "scripts/trtprof",
+)
 NEVER = re.compile(r"(^|/)(tests?|node_modules|__pycache__|report/web|reports)/|\.generated\.onnx|\.pyc$")
 WITHOUT_RUNTIME = (
     "inspect sample_models/resnet_tiny.onnx", "predict sample_models/gemv.onnx --gpu rtx-4090", "help tutorial",
@@ -77,31 +84,19 @@ def build(folder: Path, wrong: Wrong) -> tuple[Path, Path]:
 
 def contents(sdist: Path, wheel: Path, wrong: Wrong) -> None:
     """Names and sizes."""
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    with tarfile.open(sdist) as tar:
-        of_source = [name.partition("/")[2] for name in tar.getnames()]
+    with zipfile.ZipFile(wheel) as archive, tarfile.open(sdist) as tar:
+        names, of_source = archive.namelist(), [name.partition("/")[2] for name in tar.getnames()]
     for path, count in ((sdist, len(of_source)), (wheel, len(names))):
         print(f"{path.name:<34}{path.stat().st_size / 1e6:8.2f} MB{count:8} files")
         if path.stat().st_size > MOST_BYTES:
             wrong.add(f"{path.name} has {path.stat().st_size} bytes, more than {MOST_BYTES}")
-    for each in SHIPS:
-        if not any(name.endswith(each) for name in names):
-            wrong.add(f"the wheel has no {each}")
-    for name in names:
-        if NEVER.search(name):
-            wrong.add(f"the wheel has {name}")
-    for name in (
-        "pyproject.toml",
-        "README.md",
-        "profiler/trtprof/LICENSE",
-        "profiler/trtprof/docs/index.md",
-        "scripts/trtprof",
+    for problem in (
+        *(f"the wheel has no {each}" for each in SHIPS if not any(name.endswith(each) for name in names)),
+        *(f"the wheel has {name}" for name in names if NEVER.search(name)),
+        *(f"the sdist has no {each}" for each in OF_SOURCE if each not in of_source),
+        *["the sdist has tests, and their data"] * any(name.startswith("tests/") for name in of_source),
     ):
-        if name not in of_source:
-            wrong.add(f"the sdist has no {name}")
-    if any(name.startswith("tests/") for name in of_source):
-        wrong.add("the sdist has tests, and their data")
+        wrong.add(problem)
 
 
 def megabytes(folder: Path) -> float:

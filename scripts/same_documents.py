@@ -188,10 +188,10 @@ def without(document: bytes, fields: list[str]) -> object:
     return tree
 
 
-def lines(document: bytes) -> list[str]:
+def indented(document: bytes) -> str:
     with contextlib.suppress(ValueError):
-        return json.dumps(json.loads(document), indent=1).splitlines()
-    return document.decode(errors="replace").splitlines()
+        return json.dumps(json.loads(document), indent=1)
+    return document.decode(errors="replace")
 
 
 def compare(jobs: list[Job], before: Path, after: Path, fields: list[str]) -> int:
@@ -207,8 +207,9 @@ def compare(jobs: list[Job], before: Path, after: Path, fields: list[str]) -> in
             print(f"differs as meant: {job.name}")
             continue
         differing += 1
-        found = difflib.unified_diff(lines(one), lines(other), n=0, lineterm="")
-        shown = [line for line in found if not line.startswith(("---", "+++", "@@"))]
+        left, right = (indented(each).splitlines() for each in (one, other))
+        shown = list(difflib.unified_diff(left, right, n=0, lineterm=""))
+        shown = [line for line in shown if not line.startswith(("---", "+++", "@@"))]
         print(f"differs: {job.name}", *shown[:6], sep="\n    ")
     said = f"{len(jobs)} documents compared ({len(jobs) - refused} results, {refused} refusals): {differing} differ"
     print(said + (f", {meant} more in {', '.join(fields)} alone" if fields else ""))

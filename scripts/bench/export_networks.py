@@ -28,25 +28,6 @@ HOLLOW_BYTES = 1024
 LANGUAGE_MODELS = ("bert_base@128", "gpt2@1024", "llama_7b@128")
 
 
-def torchvision_models(torch: Any) -> Any:
-    """The module ``torchvision.models``, also where the compiled ops of torchvision cannot be loaded.
-
-    The wheel of a package index may be built against CUDA while torch is not. Then the import fails on the
-    two ops that torchvision describes without asking whether they are there; no classification network has
-    them, so it is enough that their names exist.
-    """
-    try:
-        return importlib.import_module("torchvision.models")
-    except RuntimeError:
-        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        library = torch.library.Library("torchvision", "FRAGMENT")
-        for op in ("nms", "qnms"):
-            library.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        torchvision_models.library = library  # type: ignore[attr-defined] # it lives as long as its ops
-        return importlib.import_module("torchvision.models")
-
-
 def published_networks(models: Any) -> dict[str, float]:
     """Every classification network of torchvision at every size it was trained for -> its published ``_ops``, G."""
     found: dict[str, float] = {}
@@ -132,15 +113,8 @@ def save_hollow(model: Any, path: Path) -> None:
     for value in model.graph.initializers.values():
         tensor = value.const_value
         if tensor.nbytes > HOLLOW_BYTES:
-            value.const_value = ir.ExternalTensor(
-                data.name,
-                offset,
-                tensor.nbytes,
-                tensor.dtype,
-                shape=tensor.shape,
-                name=tensor.name,
-                base_dir=path.parent,
-            )
+            where = {"shape": tensor.shape, "name": tensor.name, "base_dir": path.parent}
+            value.const_value = ir.ExternalTensor(data.name, offset, tensor.nbytes, tensor.dtype, **where)
             offset += tensor.nbytes
     with data.open("wb") as file:
         file.truncate(offset)
@@ -166,7 +140,7 @@ def export(torch: Any, models: Any, full_name: str, folder: Path) -> dict[str, A
 
 def networks(arguments: list[str]) -> Iterator[dict[str, Any]]:
     torch = importlib.import_module("torch")
-    models = torchvision_models(torch)
+    models = importlib.import_module("torchvision.models")
     if arguments == ["--list"]:
         versions = {
             name: importlib.import_module(name).__version__ for name in ("torch", "torchvision", "transformers")
