@@ -9,26 +9,12 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from tests.fakes.cases import Timed, engine_case, relu
-from tests.fakes.generated_cases import GPU, HELPERS, MEASURED, NAMES, cases, gaps
+from tests.fakes.generated_cases import GPU, HELPERS, MEASURED, NAMES, OTHER_WORK, cases, gaps
 from trtprof.base.records import Finding, Match
 from trtprof.diagnose import RULES, THRESHOLDS, Case, Claim
 from trtprof.diagnose.ledger import OUTSIDE
 from trtprof.diagnose.plugin import candidates
 from trtprof.diagnose.rank import diagnose
-
-OTHER_WORK = {
-    "CN601": "what is computed once is not computed in a run",
-    "LY201": "a reformat does none of the model's work",
-    "QD803": "a conversion that a layer beside it does costs nothing of its own",
-    "LA401": "a layer without a launch of its own costs its work alone",
-    "FU301": "a tensor that stays inside a layer is not moved",
-    "QD804": "fewer bytes are moved",
-    "CA806": "bytes come from the cache",
-    "PR801": "narrower operands are multiplied faster and are fewer bytes",
-    "AL802": "with padded dimensions other kernels run",
-    "KN704": "parts of one sum need not be added up",
-}
-"""Rules whose remedy changes what is to be done, so that a layer may take less than what was attainable of it."""
 
 any_case = cases(st.floats(0.3, 30.0), st.sampled_from(NAMES), overheads=gaps)
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tests.diagnose.test_laws import OTHER_WORK
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor, with_match
-from tests.fakes.generated_cases import NAMES, cases, gaps
+from tests.fakes.generated_cases import NAMES, OTHER_WORK, cases, gaps
 from trtprof.base.records import Finding, Latency
 from trtprof.diagnose import RULES, THRESHOLDS, Case, Claim, Rule
 from trtprof.diagnose.ledger import HOST, IDEAL, INEFFICIENCY, OUTSIDE, UNEXPLAINED, Overheads

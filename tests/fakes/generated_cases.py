@@ -42,6 +42,20 @@ NAMES = (
 HELPERS = ("splitKreduce", "copyPackedKernel")
 """What is in the names of kernels that do none of the layer's own work: no healthy layer is made of them."""
 
+OTHER_WORK = {
+    "CN601": "what is computed once is not computed in a run",
+    "LY201": "a reformat does none of the model's work",
+    "QD803": "a conversion that a layer beside it does costs nothing of its own",
+    "LA401": "a layer without a launch of its own costs its work alone",
+    "FU301": "a tensor that stays inside a layer is not moved",
+    "QD804": "fewer bytes are moved",
+    "CA806": "bytes come from the cache",
+    "PR801": "narrower operands are multiplied faster and are fewer bytes",
+    "AL802": "with padded dimensions other kernels run",
+    "KN704": "parts of one sum need not be added up",
+}
+"""Rules whose remedy changes what is to be done, so that a layer may take less than what was attainable of it."""
+
 GPU = find("rtx-4090")
 MEASURED = msgspec.structs.replace(
     CEILINGS,
