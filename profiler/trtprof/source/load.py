@@ -96,6 +96,8 @@ def load_model(path: str | Path) -> LoadedModel:
     path = Path(path)
     loaded = LoadedModel(path, _read(path))
     tensors = stored_of(loaded.proto).tensors
+    if any(isinstance(tensor.name, bytes) for tensor in tensors):  # what protobuf makes of a name that is no UTF-8
+        raise ModelError(f"{path} is damaged", why="a name in it is not text", fix="copy it again, or " + EXPORT_HINT)
     loaded.external_data = any(tensor.data_location == EXTERNAL for tensor in tensors)
     check_external_data(path, tensors)
     mended = check_model(path, loaded.proto)
