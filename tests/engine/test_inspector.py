@@ -325,21 +325,11 @@ def test_log_of_a_build_with_dynamic_shapes() -> None:
 
 def test_formats(subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, str, int]] = [
-        ("Float", "fp32", 1),
-        ("Half", "fp16", 1),
-        ("BFloat16", "bf16", 1),
-        ("Int4", "int4", 1),
-        ("FP8", "fp8e4m3fn", 1),
-        ("FP4", "fp4e2m1", 1),
-        ("kHALF", "fp16", 1),
-        ("UInt8", "uint8", 1),
-        ("Bool", "bool", 1),
-        ("Row major linear FP32", "fp32", 1),
-        ("Row major linear FP16 format", "fp16", 1),
-        ("Row major Int8 format", "int8", 1),
-        ("Row major linear Int32", "int32", 1),
-        ("Row major linear BOOL", "bool", 1),
-        ("Row major linear FP32 format (kLINEAR)", "fp32", 1),
+        ("Float", "fp32", 1), ("Half", "fp16", 1), ("BFloat16", "bf16", 1), ("Int4", "int4", 1),
+        ("FP8", "fp8e4m3fn", 1), ("FP4", "fp4e2m1", 1), ("kHALF", "fp16", 1), ("UInt8", "uint8", 1),
+        ("Bool", "bool", 1), ("Row major linear FP32", "fp32", 1), ("Row major linear FP16 format", "fp16", 1),
+        ("Row major Int8 format", "int8", 1), ("Row major linear Int32", "int32", 1),
+        ("Row major linear BOOL", "bool", 1), ("Row major linear FP32 format (kLINEAR)", "fp32", 1),
         ("Channel major FP16 format where channel % 8 == 0", "fp16", 8),
         ("Channel major FP16 format where C % 8 == 0 and H Stride % 32 == 0", "fp16", 8),
         ("Channel major FP32 format", "fp32", 1),
@@ -351,13 +341,10 @@ def test_formats(subtests: pytest.Subtests) -> None:
         ("Thirty-two wide channel vectorized row major FP32 format", "fp32", 32),
         ("Eight channel BF16 format (kHWC8) where C is padded to a multiple of 8", "bf16", 8),
         ("Sixteen channel FP8 format (kHWC16) where C is padded to a multiple of 16", "fp8e4m3fn", 16),
-        ("Non-vectorized channel-last UINT8 format", "uint8", 1),
-        ("(Linear) Row major linear format", "", 1),
-        ("(Arbitrary) Format with stride order = [3,0,2,1]", "", 1),
-        ("N/A due to dynamic shapes", "", 1),
-        ("Format not available due to dynamic shapes", "", 1),
-        ("Unknown format", "", 1),
-    ]
+        ("Non-vectorized channel-last UINT8 format", "uint8", 1), ("(Linear) Row major linear format", "", 1),
+        ("(Arbitrary) Format with stride order = [3,0,2,1]", "", 1), ("N/A due to dynamic shapes", "", 1),
+        ("Format not available due to dynamic shapes", "", 1), ("Unknown format", "", 1),
+    ]  # fmt: skip
     for text, dtype, vector in cases:
         with subtests.test(str(text)[:80]):
             read = parse_format(text)
@@ -409,30 +396,19 @@ def test_padded_rows_are_counted_without_the_padding_and_said(tmp_path: Path) ->
 
 def test_nodes_of_a_name(subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, list[str]]] = [
-        ("Conv_0 + Relu_1", ["Conv_0", "Relu_1"]),
-        ("/a/Conv || /b/Conv", ["/a/Conv", "/b/Conv"]),
+        ("Conv_0 + Relu_1", ["Conv_0", "Relu_1"]), ("/a/Conv || /b/Conv", ["/a/Conv", "/b/Conv"]),
         ("c.weight + QuantizeLinear_7 + Conv_9 + PWN(Clip_13)", ["c.weight", "QuantizeLinear_7", "Conv_9", "Clip_13"]),
-        ("PWN(PWN(/Sigmoid), PWN(/Mul))", ["/Sigmoid", "/Mul"]),
-        ("PWN(a(1) + b)", ["a(1)", "b"]),
-        ("a, b", ["a, b"]),
+        ("PWN(PWN(/Sigmoid), PWN(/Mul))", ["/Sigmoid", "/Mul"]), ("PWN(a(1) + b)", ["a(1)", "b"]), ("a, b", ["a, b"]),
         ("{ForeignNode[a...b]}", ["a", "b"]),
         ("{ForeignNode[771 + (Unnamed Layer* 1) [Shuffle]...dummy_gather_]}", ["771", "dummy_gather_"]),
-        ("{ForeignNode[/gemv/MatMul]}", ["/gemv/MatMul"]),
-        ("{ForeignNode[a...b]} + c", ["a", "b", "c"]),
+        ("{ForeignNode[/gemv/MatMul]}", ["/gemv/MatMul"]), ("{ForeignNode[a...b]} + c", ["a", "b", "c"]),
         ("(Unnamed Layer* 32) [Shuffle]", []),
         ("Transpose-7 + Reshape-7 + reshape_before_MatMul-9", ["Transpose-7", "Reshape-7"]),
-        ("copied_squeeze_after_(Unnamed Layer* 850) [ElementWise]", []),
-        ("[ShapeHostToDeviceCopy 0]", []),
-        ("__myl_MulSum_myl4_1", []),
-        ("cast_hvar^8200i64_myl1_10", []),
-        ("entry^bb^signal^2", []),
-        ("node_linear_myl4_0", ["node_linear"]),
-        ("node_linear [profile 1]_myl13_2", ["node_linear"]),
-        ("a + b [profile 3]", ["a", "b"]),
-        ("a + a", ["a"]),
-        ("PWN(unbalanced", ["PWN(unbalanced"]),
-        ("", []),
-    ]
+        ("copied_squeeze_after_(Unnamed Layer* 850) [ElementWise]", []), ("[ShapeHostToDeviceCopy 0]", []),
+        ("__myl_MulSum_myl4_1", []), ("cast_hvar^8200i64_myl1_10", []), ("entry^bb^signal^2", []),
+        ("node_linear_myl4_0", ["node_linear"]), ("node_linear [profile 1]_myl13_2", ["node_linear"]),
+        ("a + b [profile 3]", ["a", "b"]), ("a + a", ["a"]), ("PWN(unbalanced", ["PWN(unbalanced"]), ("", []),
+    ]  # fmt: skip
     for name, nodes in cases:
         with subtests.test(str(name)[:80]):
             assert list(name_nodes(name).nodes) == nodes
@@ -442,12 +418,9 @@ def test_nodes_of_a_name(subtests: pytest.Subtests) -> None:
 def test_reformats_and_copies_serve_a_layer_and_compute_no_node(tmp_path: Path, subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, str]] = [
         ("Reformatting CopyNode for Input Tensor 0 to conv1 + relu1", "conv1 + relu1"),
-        ("Reformatting CopyNode for Output Tensor 12 to PWN(a) [profile 1]", "PWN(a)"),
-        ("shuffle3 copy", "shuffle3"),
-        ("shuffle3 copy [profile 2]", "shuffle3"),
-        ("conv1 + relu1", ""),
-        ("copy of a", ""),
-    ]
+        ("Reformatting CopyNode for Output Tensor 12 to PWN(a) [profile 1]", "PWN(a)"), ("shuffle3 copy", "shuffle3"),
+        ("shuffle3 copy [profile 2]", "shuffle3"), ("conv1 + relu1", ""), ("copy of a", ""),
+    ]  # fmt: skip
     for name, serves in cases:
         with subtests.test(str(name)[:80]):
             assert layer_served(name) == serves
@@ -476,10 +449,8 @@ def test_a_node_of_a_function_is_called_after_the_node_that_has_it() -> None:
 
 def test_metadata_wins_over_the_name(tmp_path: Path) -> None:
     layers = [
-        layer("a + b", Metadata="[ONNX Layer: c]"),
-        layer("a + b", Metadata=""),
-        layer("a + b", Metadata="[x: y]"),
-    ]
+        layer("a + b", Metadata="[ONNX Layer: c]"), layer("a + b", Metadata=""), layer("a + b", Metadata="[x: y]"),
+    ]  # fmt: skip
     first, second, third = read_layer_info(write(tmp_path, layers)).layers
     assert (first.onnx_nodes, first.nodes_from) == (("c",), "metadata")
     assert (second.onnx_nodes, second.nodes_from) == (("a", "b"), "name")
@@ -631,13 +602,9 @@ def test_one_line_says_what_json_says(names: list[str], tensors: list[tuple[str,
     text = " + ".join(names)
     assume(all(names) and all(name for name, _ in tensors) and ", LayerType: " not in text)
     raw = layer(
-        text,
-        "gemm",
-        Inputs=[tensor(name, dims, form) for name, dims in tensors],
-        TacticName="sm80_gemm",
-        StreamId=3,
+        text, "gemm", Inputs=[tensor(name, dims, form) for name, dims in tensors], TacticName="sm80_gemm", StreamId=3,
         Metadata="\x1e".join(f"[ONNX Layer: {name}]" for name in names),
-    )
+    )  # fmt: skip
     read = layer_of_line(one_line(raw))
     assert read.name == text
     assert [(one.name, list(one.dims or ()), one.format) for one in read.inputs] == [
@@ -659,29 +626,21 @@ def test_lines_that_are_no_layer(line: str) -> None:
 
 def test_what_is_not_layer_information_says_so(tmp_path: Path, subtests: pytest.Subtests) -> None:
     cases: list[tuple[Any, str]] = [
-        ("", "is empty"),
-        (" \n", "is empty"),
-        ({"Layers": []}, "describes no layers"),
+        ("", "is empty"), (" \n", "is empty"), ({"Layers": []}, "describes no layers"),
         ("Layers:\n\nBindings:\nx\n", "describes no layers"),
         ({"Layers": ["a", "b"]}, "only the names of its 2 layers"),
         ({"Layers": [{"Name": "a"}]}, "only the names of its 1 layers"),
         ("[V] Layers:\nconv1 + relu1\n{ForeignNode[a...b]}\n\nBindings:\nx\n", "only the names of its 2 layers"),
-        ({"Nodes": []}, "is no layer information"),
-        ({"Layers": [1, 2]}, "none of the entries"),
+        ({"Nodes": []}, "is no layer information"), ({"Layers": [1, 2]}, "none of the entries"),
         ([{"Name": "NVIDIA A100", "TotalMemory": 1}], "none of the entries"),
-        ([{"count": 1}, {"name": "a", "averageMs": 1}], "--exportProfile"),
-        ([{"latencyMs": 1}], "--exportTimes"),
-        ('{"Layers": [{"Name": "conv', "is cut short"),
-        (json.dumps({"Layers": LAYERS})[:-2], "is cut short"),
-        ('{"Layers": [{"Name" "a"}]}', "is broken JSON"),
-        ('{"Layers": [{"Count": nan}]}', "has nan for a number"),
-        ("[" * 100_000, "nest too deep"),
-        ("hello", "holds no layer information"),
+        ([{"count": 1}, {"name": "a", "averageMs": 1}], "--exportProfile"), ([{"latencyMs": 1}], "--exportTimes"),
+        ('{"Layers": [{"Name": "conv', "is cut short"), (json.dumps({"Layers": LAYERS})[:-2], "is cut short"),
+        ('{"Layers": [{"Name" "a"}]}', "is broken JSON"), ('{"Layers": [{"Count": nan}]}', "has nan for a number"),
+        ("[" * 100_000, "nest too deep"), ("hello", "holds no layer information"),
         ("[I] Engine generation completed in 1 s.\n", "without detailed profiling verbosity"),
         ("[V] a\n[E] first\n[E] no kernel for it\n[V] b\n", "ends without an engine: no kernel for it"),
-        (b"ftrt\0\0\1", "is a binary file"),
-        (b"ftrt" + bytes(10_000), "only TensorRT can read"),
-    ]
+        (b"ftrt\0\0\1", "is a binary file"), (b"ftrt" + bytes(10_000), "only TensorRT can read"),
+    ]  # fmt: skip
     for content, says in cases:
         with subtests.test(str(content)[:80]):
             with pytest.raises(UsageError) as caught:
@@ -804,14 +763,12 @@ def test_times_in_ns(tmp_path: Path) -> None:
 
 def test_what_are_not_times_says_so(tmp_path: Path, subtests: pytest.Subtests) -> None:
     cases: list[tuple[Any, str]] = [
-        ([], "holds no times of inferences"),
-        ([profile_row()], "holds no times of inferences"),
+        ([], "holds no times of inferences"), ([profile_row()], "holds no times of inferences"),
         ({"Layers": []}, "holds no times of inferences"),
         ([{"latencyMs": 1}, {"latencyMs": -1}], "inference 1: latencyMs is -1"),
         ([{"latencyMs": 1, "computeMs": "?"}], "computeMs is ?"),
-        ([{"latencyMs": 1, "startEnqMs": 2, "endEnqMs": 1}], "endEnqMs - startEnqMs is -1"),
-        ("[{", "cut short"),
-    ]
+        ([{"latencyMs": 1, "startEnqMs": 2, "endEnqMs": 1}], "endEnqMs - startEnqMs is -1"), ("[{", "cut short"),
+    ]  # fmt: skip
     for content, says in cases:
         with subtests.test(str(content)[:80]):
             with pytest.raises(UsageError) as caught:

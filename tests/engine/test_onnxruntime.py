@@ -45,12 +45,9 @@ def save(
     opset: int = 17,
 ) -> Path:
     graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", dtype, shape)],
-        [helper.make_tensor_value_info("y", dtype, None)],
-        list(constants),
-    )
+        nodes, "g", [helper.make_tensor_value_info("x", dtype, shape)],
+        [helper.make_tensor_value_info("y", dtype, None)], list(constants),
+    )  # fmt: skip
     domains = {node.domain for node in nodes if node.domain}
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in sorted(domains))]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))

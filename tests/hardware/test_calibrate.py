@@ -32,13 +32,9 @@ from trtprof.hardware.calibrate import QUICK_BAND, calibrate, merge
 from trtprof.source.load import load_model, source_of
 
 DEVICE = Device(
-    name="Fake CPU",
-    kind="cpu",
-    cores=4,
-    memory_bytes=1 << 34,
-    cache_bytes=64 << 20,
+    name="Fake CPU", kind="cpu", cores=4, memory_bytes=1 << 34, cache_bytes=64 << 20,
     detail={"llc": "L3 32768 KiB x 2 (sysfs)", "llc_instances": "2"},
-)
+)  # fmt: skip
 
 
 def measurement_spread(ceilings: Ceilings, name: str) -> float:
@@ -243,12 +239,10 @@ def names(load: Workload) -> str:
 def test_names_are_unique_within_a_ceiling() -> None:
     sizes = [262_144, 1 << 20, 8 << 20]
     loads = [
-        *memory_workloads("cache", sizes),
-        *numpy_workloads(1 << 28),
+        *memory_workloads("cache", sizes), *numpy_workloads(1 << 28),
         *compute_workloads([TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16]),
-        *vector_workloads(sizes),
-        *special_workloads(sizes),
-    ]
+        *vector_workloads(sizes), *special_workloads(sizes),
+    ]  # fmt: skip
     assert len({(load.task.ceiling, load.task.name) for load in loads}) == len(loads)
 
 

@@ -38,12 +38,10 @@ def calibrated(
     """Ceilings measured at ``share`` of the datasheet's."""
     sheet = gpus.ceilings(gpus.find(slug))
     return msgspec.structs.replace(
-        sheet,
-        origin="measured",
-        source="Measured in a test.",
+        sheet, origin="measured", source="Measured in a test.",
         attainable=Roof(**{name: scaled(rate, share) for name, rate in msgspec.structs.asdict(sheet.best).items()}),
         clocks_mhz={"before": 210.0, "during": sm_mhz, "after": 1740.0} | ({MEMORY: memory_mhz} if memory_mhz else {}),
-    )
+    )  # fmt: skip
 
 
 def scaled(rate: Any, factor: float) -> Any:

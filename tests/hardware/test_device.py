@@ -46,19 +46,13 @@ def write(root: Path, files: dict[str, str]) -> None:
 def cpu_files(cpu: int, siblings: str, cluster: str) -> dict[str, str]:
     base = f"sys/devices/system/cpu/cpu{cpu}"
     return {
-        f"{base}/topology/core_cpus_list": siblings,
-        f"{base}/cache/index0/level": "1",
-        f"{base}/cache/index0/type": "Data",
-        f"{base}/cache/index0/size": "48K",
-        f"{base}/cache/index0/shared_cpu_list": siblings,
-        f"{base}/cache/index1/level": "1",
-        f"{base}/cache/index1/type": "Instruction",
-        f"{base}/cache/index1/size": "999M",
-        f"{base}/cache/index3/level": "3",
-        f"{base}/cache/index3/type": "Unified",
-        f"{base}/cache/index3/size": "32768K",
-        f"{base}/cache/index3/shared_cpu_list": cluster,
-    }
+        f"{base}/topology/core_cpus_list": siblings, f"{base}/cache/index0/level": "1",
+        f"{base}/cache/index0/type": "Data", f"{base}/cache/index0/size": "48K",
+        f"{base}/cache/index0/shared_cpu_list": siblings, f"{base}/cache/index1/level": "1",
+        f"{base}/cache/index1/type": "Instruction", f"{base}/cache/index1/size": "999M",
+        f"{base}/cache/index3/level": "3", f"{base}/cache/index3/type": "Unified",
+        f"{base}/cache/index3/size": "32768K", f"{base}/cache/index3/shared_cpu_list": cluster,
+    }  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -111,12 +105,10 @@ def test_a_v2_quota_of_a_parent_group_limits_cores_and_memory(epyc: Path) -> Non
     write(
         epyc,
         {
-            "proc/self/cgroup": "0::/pod/app",
-            f"{group}/pod/cpu.max": "250000 100000",
-            f"{group}/pod/app/cpu.max": "max 100000",
-            f"{group}/pod/app/memory.max": "1073741824",
+            "proc/self/cgroup": "0::/pod/app", f"{group}/pod/cpu.max": "250000 100000",
+            f"{group}/pod/app/cpu.max": "max 100000", f"{group}/pod/app/memory.max": "1073741824",
         },
-    )
+    )  # fmt: skip
     device = linux(epyc, range(8))
     assert (device.cores, device.memory_bytes) == (2, 1 << 30)
     assert device.detail["cpu_quota"] == "2.5 CPUs (cgroup)"

@@ -140,10 +140,8 @@ def test_unresolved_times_give_no_ceiling() -> None:
 
 def test_a_part_is_won_within_the_part_and_counts_for_the_ceiling() -> None:
     tasks = [
-        Task("dram", "read", 1000, "dram read"),
-        Task("dram", "copy", 1000, "dram copy"),
-        Task("dram", "odd", 1000),
-    ]
+        Task("dram", "read", 1000, "dram read"), Task("dram", "copy", 1000, "dram copy"), Task("dram", "odd", 1000),
+    ]  # fmt: skip
     script = Script({"read": [200.0], "copy": [100.0], "odd": [400.0]})
     result = _fit.race(tasks, script, script.clock(1000))
     assert {key: (reading.what, reading.value) for key, reading in result.items()} == {

@@ -49,23 +49,12 @@ def edited(folder: Path, *replacements: tuple[str, str], name: str = "my-gpu.tom
 
 
 NAMES = (
-    ("rtx-4090", "rtx-4090"),
-    ("RTX 4090", "rtx-4090"),
-    ("rtx4090", "rtx-4090"),
-    ("4090", "rtx-4090"),
-    ("NVIDIA GeForce RTX 4090", "rtx-4090"),
-    ("GeForce RTX 4090 D", "rtx-4090-d"),
-    ("a100", "a100-sxm4-80gb"),
-    ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
-    ("H100", "h100-sxm5"),
-    ("NVIDIA H100 80GB HBM3", "h100-sxm5"),
-    ("NVIDIA GeForce RTX 3080", "rtx-3080"),
-    ("rtx 3080 12GB", "rtx-3080-12gb"),
-    ("NVIDIA A10G", "a10g"),
-    ("NVIDIA A10", "a10"),
-    ("gb200", "gb200"),
-    ("Jetson Orin NX 16GB", "jetson-orin-nx-16gb"),
-)
+    ("rtx-4090", "rtx-4090"), ("RTX 4090", "rtx-4090"), ("rtx4090", "rtx-4090"), ("4090", "rtx-4090"),
+    ("NVIDIA GeForce RTX 4090", "rtx-4090"), ("GeForce RTX 4090 D", "rtx-4090-d"), ("a100", "a100-sxm4-80gb"),
+    ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"), ("H100", "h100-sxm5"), ("NVIDIA H100 80GB HBM3", "h100-sxm5"),
+    ("NVIDIA GeForce RTX 3080", "rtx-3080"), ("rtx 3080 12GB", "rtx-3080-12gb"), ("NVIDIA A10G", "a10g"),
+    ("NVIDIA A10", "a10"), ("gb200", "gb200"), ("Jetson Orin NX 16GB", "jetson-orin-nx-16gb"),
+)  # fmt: skip
 
 
 def test_a_gpu_goes_by_many_names() -> None:
@@ -227,16 +216,10 @@ def test_an_entry_point_that_fails_is_named(plugin: Path, monkeypatch: pytest.Mo
 def test_a_device_derived_from_its_properties_comes_close_to_its_datasheet() -> None:
     for known in gpus.specs().values():
         derived = gpus.derive(
-            known.nvml_names[0] if known.nvml_names else known.name,
-            known.compute_capability,
-            known.product_class,
-            int(known.sms.value),
-            known.boost_mhz.value,
-            int(known.memory_bytes.value),
-            known.dram_bytes_per_s.value,
-            int(known.l2_bytes.value),
-            known.tdp_w.value,
-        )
+            known.nvml_names[0] if known.nvml_names else known.name, known.compute_capability, known.product_class,
+            int(known.sms.value), known.boost_mhz.value, int(known.memory_bytes.value), known.dram_bytes_per_s.value,
+            int(known.l2_bytes.value), known.tdp_w.value,
+        )  # fmt: skip
         assert derived.origin == "derived"
         assert derived.l2_bytes_per_s.value == pytest.approx(known.l2_bytes_per_s.value, rel=2e-3)
         assert not any(figure.kind == "published" for figure in derived.figures.values())

@@ -32,28 +32,19 @@ UUID = "d5b3a1c0-4e5f-4a6b-8c7d-9e0f1a2b3c4d"
 
 # NVML 4090 figures: the clocks, width, L2 and rated clock as nvbench prints them (NVIDIA/nvbench pull request 207).
 RTX_4090: dict[Any, Any] = {
-    "nvmlDeviceGetUUID": f"GPU-{UUID}",
-    "nvmlDeviceGetName": "NVIDIA GeForce RTX 4090",
-    "nvmlDeviceGetCudaComputeCapability": (8, 9),
-    "nvmlDeviceGetNumGpuCores": 16384,
+    "nvmlDeviceGetUUID": f"GPU-{UUID}", "nvmlDeviceGetName": "NVIDIA GeForce RTX 4090",
+    "nvmlDeviceGetCudaComputeCapability": (8, 9), "nvmlDeviceGetNumGpuCores": 16384,
     "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=24564 << 20, free=22952 << 20, used=0),
-    "nvmlDeviceGetMemoryBusWidth": 384,
-    ("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM): 210,
-    ("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM): 405,
-    ("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM): 3105,
-    ("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_MEM): 10501,
-    "nvmlDeviceGetPowerUsage": 21500,
-    "nvmlDeviceGetEnforcedPowerLimit": 450000,
-    "nvmlDeviceGetPowerManagementDefaultLimit": 450000,
+    "nvmlDeviceGetMemoryBusWidth": 384, ("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM): 210,
+    ("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM): 405, ("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM): 3105,
+    ("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_MEM): 10501, "nvmlDeviceGetPowerUsage": 21500,
+    "nvmlDeviceGetEnforcedPowerLimit": 450000, "nvmlDeviceGetPowerManagementDefaultLimit": 450000,
     ("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU): 31,
-    "nvmlDeviceGetCurrentClocksEventReasons": pynvml.nvmlClocksEventReasonGpuIdle,
-    "nvmlDeviceGetPersistenceMode": 1,
-    "nvmlDeviceGetComputeMode": pynvml.NVML_COMPUTEMODE_DEFAULT,
-    "nvmlDeviceGetCurrPcieLinkGeneration": 1,
-    "nvmlDeviceGetMaxPcieLinkGeneration": 4,
-    "nvmlDeviceGetCurrPcieLinkWidth": 16,
+    "nvmlDeviceGetCurrentClocksEventReasons": pynvml.nvmlClocksEventReasonGpuIdle, "nvmlDeviceGetPersistenceMode": 1,
+    "nvmlDeviceGetComputeMode": pynvml.NVML_COMPUTEMODE_DEFAULT, "nvmlDeviceGetCurrPcieLinkGeneration": 1,
+    "nvmlDeviceGetMaxPcieLinkGeneration": 4, "nvmlDeviceGetCurrPcieLinkWidth": 16,
     "nvmlDeviceGetMaxPcieLinkWidth": 16,
-}
+}  # fmt: skip
 A100: dict[Any, Any] = {
     **RTX_4090,
     "nvmlDeviceGetName": "NVIDIA A100-SXM4-40GB",

@@ -104,15 +104,13 @@ def implausible(path: Path) -> Iterator[str]:
     ridge = gpus.ridge_points(gpus.ceilings(spec, tf32=False).attainable)
     laws = {
         "architecture": spec.architecture == throughput.architecture(spec.compute_capability),
-        "sms": 1 <= spec.sms.value <= 200,
-        "clocks": 500 <= spec.tensor_mhz.value <= spec.boost_mhz.value <= 3000,
+        "sms": 1 <= spec.sms.value <= 200, "clocks": 500 <= spec.tensor_mhz.value <= spec.boost_mhz.value <= 3000,
         "bandwidths": spec.dram_bytes_per_s.value < spec.l2_bytes_per_s.value < 100 * spec.dram_bytes_per_s.value,
         "memory": spec.l2_bytes.value < spec.memory_bytes.value,
-        "l2": 5e3 < spec.l2_bytes.value / spec.sms.value < 20e6,
-        "tdp": 5 <= spec.tdp_w.value <= 1500,
+        "l2": 5e3 < spec.l2_bytes.value / spec.sms.value < 20e6, "tdp": 5 <= spec.tdp_w.value <= 1500,
         "ridge": 4 < ridge["fp32"] < 120,
         "names": all(name.isprintable() and not name.isspace() for name in (spec.slug, spec.name, *spec.nvml_names)),
-    }
+    }  # fmt: skip
     yield from (law for law, holds in laws.items() if not holds)
 
 
@@ -141,26 +139,16 @@ def test_geforce_accumulates_in_fp32_at_half_the_rate() -> None:
 # --- the table that the project started from ------------------------------------------------
 
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "sm_count": ("SMs",),
-    "boost_mhz": ("boost clock",),
-    "tensor_clock_mhz": ("tensor clock",),
-    "tdp_w": ("power",),
-    "fp32": ("fp32 CUDA cores",),
-    "fp16_cuda": ("fp16 CUDA cores",),
-    "fp64": ("fp64 CUDA cores",),
-    "tf32_tc": ("tf32 tensor cores (fp32)",),
-    "fp16_tc_acc16": ("fp16 tensor cores (fp16)",),
-    "fp16_tc_acc32": ("fp16 tensor cores (fp32)",),
-    "bf16_tc": ("bf16 tensor cores (fp32)",),
+    "sm_count": ("SMs",), "boost_mhz": ("boost clock",), "tensor_clock_mhz": ("tensor clock",), "tdp_w": ("power",),
+    "fp32": ("fp32 CUDA cores",), "fp16_cuda": ("fp16 CUDA cores",), "fp64": ("fp64 CUDA cores",),
+    "tf32_tc": ("tf32 tensor cores (fp32)",), "fp16_tc_acc16": ("fp16 tensor cores (fp16)",),
+    "fp16_tc_acc32": ("fp16 tensor cores (fp32)",), "bf16_tc": ("bf16 tensor cores (fp32)",),
     "int8_tc": ("int8 tensor cores (int32)", "uint8 tensor cores (int32)"),
     "fp8_tc_acc16": ("fp8e4m3fn tensor cores (fp16)", "fp8e5m2 tensor cores (fp16)"),
     "fp8_tc_acc32": ("fp8e4m3fn tensor cores (fp32)", "fp8e5m2 tensor cores (fp32)"),
-    "fp4_tc": ("fp4e2m1 tensor cores (fp32)",),
-    "fp64_tc": ("fp64 tensor cores (fp64)",),
-    "mem_gb": ("memory",),
-    "mem_bw_gbs": ("bandwidth",),
-    "l2_mb": ("L2",),
-}
+    "fp4_tc": ("fp4e2m1 tensor cores (fp32)",), "fp64_tc": ("fp64 tensor cores (fp64)",), "mem_gb": ("memory",),
+    "mem_bw_gbs": ("bandwidth",), "l2_mb": ("L2",),
+}  # fmt: skip
 SCALE = {"mem_gb": float(1 << 30), "mem_bw_gbs": 1e9, "l2_mb": float(1 << 20)}
 BOARD = ("sm_count", "boost_mhz", "tensor_clock_mhz", "tdp_w")
 

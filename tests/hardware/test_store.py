@@ -17,12 +17,9 @@ from trtprof.hardware.store import default_cache_dir, load_or_calibrate, of_gpu,
 
 DEVICE = Device(name="Fake (R) CPU @ 3 GHz", kind="cpu", cores=2, memory_bytes=1 << 33, cache_bytes=1 << 20)
 ROOF = Roof(
-    tensor_flops_per_s={"fp32": 1e11},
-    vector_flops_per_s={"fp32": 1e11},
-    special_per_s={"exp": 1e10},
-    dram_bytes_per_s=1e10,
-    cache_bytes_per_s=1e11,
-)
+    tensor_flops_per_s={"fp32": 1e11}, vector_flops_per_s={"fp32": 1e11}, special_per_s={"exp": 1e10},
+    dram_bytes_per_s=1e10, cache_bytes_per_s=1e11,
+)  # fmt: skip
 GPU = LiveGpu(index=0, uuid="GPU-1", name="NVIDIA Fake 4090", driver="575.57", power_limit_w=450.0)
 
 
@@ -129,14 +126,9 @@ def load(
 ) -> Ceilings:  # fmt: skip
     progress = said.append if said is not None else None
     return load_or_calibrate(
-        threads,
-        recalibrate=recalibrate,
-        cache_dir=folder,
-        progress=progress,
-        device=device,
-        runtime=runtime,
+        threads, recalibrate=recalibrate, cache_dir=folder, progress=progress, device=device, runtime=runtime,
         measure=bench,
-    )
+    )  # fmt: skip
 
 
 def files(folder: Path) -> list[Path]:

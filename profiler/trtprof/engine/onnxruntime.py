@@ -82,15 +82,12 @@ def layers_from_graph(model: onnx.ModelProto) -> list[Layer]:
         )
         layers.append(
             Layer(
-                name=node.proto.name,
-                op=node.op,
-                role="layout" if layout else "control" if node.op.op_type in CONTROL else "compute",
-                graph=node.graph,
+                name=node.proto.name, op=node.op,
+                role="layout" if layout else "control" if node.op.op_type in CONTROL else "compute", graph=node.graph,
                 hints=tuple(hint for hint in dict.fromkeys((name, plain, fused)) if hint),
-                output_hints=_output_hints(plain, node.op),
-                constant=node.constant,
+                output_hints=_output_hints(plain, node.op), constant=node.constant,
             )
-        )
+        )  # fmt: skip
     return layers
 
 

@@ -45,25 +45,19 @@ class Pass(NamedTuple):
 
 PASSES = (
     Pass(
-        "onnxslim",
-        "onnxslim: constants folded, nodes merged and removed",
-        ("onnxslim",),
+        "onnxslim", "onnxslim: constants folded, nodes merged and removed", ("onnxslim",),
         ("CN601", "FU301", "RL101", "LA401", "HO501"),
     ),
     Pass(
-        "onnxscript-optimizer",
-        "onnxscript.optimizer: constants folded, functions inlined, unused nodes removed",
-        ("onnxscript",),
-        ("CN601", "LA401", "HO501"),
+        "onnxscript-optimizer", "onnxscript.optimizer: constants folded, functions inlined, unused nodes removed",
+        ("onnxscript",), ("CN601", "LA401", "HO501"),
     ),
     Pass(
         "ort-transformers",
         "onnxruntime.transformers.optimizer: attention, normalisation and GELU as ops of ONNX Runtime",
-        ("onnxruntime", "sympy"),
-        ("FU301", "RL101", "RL102", "LA401", "HO501"),
-        only_onnxruntime=True,
+        ("onnxruntime", "sympy"), ("FU301", "RL101", "RL102", "LA401", "HO501"), only_onnxruntime=True,
     ),
-)
+)  # fmt: skip
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,10 +162,8 @@ def _ort_transformers(source: Path) -> tuple[onnx.ModelProto, str]:
 
 
 _RUN: dict[str, Callable[[Path], tuple[Any, str]]] = {
-    "onnxslim": _onnxslim,
-    "onnxscript-optimizer": _onnxscript_optimizer,
-    "ort-transformers": _ort_transformers,
-}
+    "onnxslim": _onnxslim, "onnxscript-optimizer": _onnxscript_optimizer, "ort-transformers": _ort_transformers,
+}  # fmt: skip
 
 
 def _ops(graph: onnx.GraphProto) -> dict[str, int]:

@@ -42,18 +42,9 @@ from trtprof.runtime import child
 from trtprof.runtime.tensorrt_module import Product, installed_version, is_python, parse_version, product_of
 
 __all__ = [
-    "BuildOptions",
-    "BuiltEngine",
-    "Precision",
-    "ShapeRange",
-    "build",
-    "check_plan",
-    "engine_backend",
-    "kept_layer_info",
-    "load_engine",
-    "precision_way",
-    "trtexec_command",
-]
+    "BuildOptions", "BuiltEngine", "Precision", "ShapeRange", "build", "check_plan", "engine_backend",
+    "kept_layer_info", "load_engine", "precision_way", "trtexec_command",
+]  # fmt: skip
 
 
 _KEPT_VERSION = 1  # Raised when a kept engine holds something else, so that older ones are built anew
@@ -110,13 +101,9 @@ def build(
             say(f"engine kept from an earlier build: {held.plan} (--rebuild builds it again)")
             return held
     request = Request(
-        folder="",
-        scratch="",
-        options=options,
-        model=str(model.absolute()),
-        external_data=str(external_data.absolute()) if external_data else "",
-        inspect=has_driver(),
-    )
+        folder="", scratch="", options=options, model=str(model.absolute()),
+        external_data=str(external_data.absolute()) if external_data else "", inspect=has_driver(),
+    )  # fmt: skip
     with _folder_beside(shelf) as (made, scratch):
         asked = msgspec.structs.replace(request, folder=str(made), scratch=str(scratch))
         _run_child(asked, product, scratch, say, deadline_s)

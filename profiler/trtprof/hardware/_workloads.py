@@ -68,11 +68,8 @@ class Workload(NamedTuple):
 
 
 DTYPE_OF: dict[int, str] = {
-    TensorProto.FLOAT: "fp32",
-    TensorProto.DOUBLE: "fp64",
-    TensorProto.FLOAT16: "fp16",
-    TensorProto.BFLOAT16: "bf16",
-}
+    TensorProto.FLOAT: "fp32", TensorProto.DOUBLE: "fp64", TensorProto.FLOAT16: "fp16", TensorProto.BFLOAT16: "bf16",
+}  # fmt: skip
 
 
 # --- compute --------------------------------------------------------------------------------
@@ -201,11 +198,9 @@ def vector_workloads(sizes: Sequence[int]) -> list[Workload]:
 
 _VECTOR = (
     ("vector fp32", "QuantizeLinear", 5, 5, TensorProto.FLOAT),
-    ("vector fp32", "HardSigmoid", 4, 8, TensorProto.FLOAT),
-    ("vector fp64", "Neg", 1, 16, TensorProto.DOUBLE),
-    ("vector fp64", "Add", 1, 24, TensorProto.DOUBLE),
-    ("vector int8", "QLinearAdd", 12, 3, TensorProto.UINT8),
-)
+    ("vector fp32", "HardSigmoid", 4, 8, TensorProto.FLOAT), ("vector fp64", "Neg", 1, 16, TensorProto.DOUBLE),
+    ("vector fp64", "Add", 1, 24, TensorProto.DOUBLE), ("vector int8", "QLinearAdd", 12, 3, TensorProto.UINT8),
+)  # fmt: skip
 """Ceiling, op, FLOP and bytes moved per element, type of the input."""
 
 
@@ -226,29 +221,14 @@ def special_workloads(sizes: Sequence[int]) -> list[Workload]:
 
 
 _SPECIAL = (
-    ("exp", "Exp", 0.0, True),
-    ("exp", "Sigmoid", 0.0, True),
-    ("exp", "Softmax", 0.0, False),
-    ("exp", "QLinearSigmoid", None, False),
-    ("tanh", "Tanh", 0.0, True),
-    ("tanh", "FastGelu", 0.0, False),
-    ("erf", "Erf", 0.0, True),
-    ("erf", "Gelu", 0.0, False),
-    ("sqrt", "Sqrt", 1.0, True),
-    ("pow", "Pow", 1.0, True),
-    ("log", "Log", 1.0, False),
-    ("sin", "Sin", 0.0, True),
-    ("cos", "Cos", 0.0, True),
-    ("tan", "Tan", 0.0, True),
-    ("asin", "Asin", 0.0, True),
-    ("acos", "Acos", 1.0, False),
-    ("atan", "Atan", 0.0, True),
-    ("sinh", "Sinh", 0.0, True),
-    ("cosh", "Cosh", 0.0, False),
-    ("asinh", "Asinh", 0.0, True),
-    ("acosh", "Acosh", 1.0, False),
-    ("atanh", "Atanh", 0.0, True),
-)
+    ("exp", "Exp", 0.0, True), ("exp", "Sigmoid", 0.0, True), ("exp", "Softmax", 0.0, False),
+    ("exp", "QLinearSigmoid", None, False), ("tanh", "Tanh", 0.0, True), ("tanh", "FastGelu", 0.0, False),
+    ("erf", "Erf", 0.0, True), ("erf", "Gelu", 0.0, False), ("sqrt", "Sqrt", 1.0, True), ("pow", "Pow", 1.0, True),
+    ("log", "Log", 1.0, False), ("sin", "Sin", 0.0, True), ("cos", "Cos", 0.0, True), ("tan", "Tan", 0.0, True),
+    ("asin", "Asin", 0.0, True), ("acos", "Acos", 1.0, False), ("atan", "Atan", 0.0, True),
+    ("sinh", "Sinh", 0.0, True), ("cosh", "Cosh", 0.0, False), ("asinh", "Asinh", 0.0, True),
+    ("acosh", "Acosh", 1.0, False), ("atanh", "Atanh", 0.0, True),
+)  # fmt: skip
 """Function, op, value of the input, and whether it may run in place, where that value stays as good."""
 
 _VECTORIZED = frozenset({"exp", "tanh", "erf", "sqrt", "pow"})  # Fast enough for the size to matter
@@ -361,14 +341,9 @@ def _pool(load: Workload) -> Graph:
 
 
 _BUILDERS = {
-    "matmul": _matmul,
-    "conv": _conv_graph,
-    "matmul_integer": _matmul_integer,
-    "qlinear_matmul": _qlinear_matmul,
-    "qlinear_conv": _qlinear_conv,
-    "MaxPool": _pool,
-    "AveragePool": _pool,
-}
+    "matmul": _matmul, "conv": _conv_graph, "matmul_integer": _matmul_integer, "qlinear_matmul": _qlinear_matmul,
+    "qlinear_conv": _qlinear_conv, "MaxPool": _pool, "AveragePool": _pool,
+}  # fmt: skip
 
 
 # --- graphs ---------------------------------------------------------------------------------

@@ -91,17 +91,14 @@ _OURS = {
     **{f"session.{key}": f"{key} sets it" for key in KEYS if "." not in key},
     **dict.fromkeys(
         (
-            "session.optimized_model_filepath",
-            "session.optimized_model_external_initializers_file_name",
+            "session.optimized_model_filepath", "session.optimized_model_external_initializers_file_name",
             "session.optimized_model_external_initializers_min_size_in_bytes",
-            "session.model_external_initializers_file_folder_path",
-            "session.record_ep_graph_assignment_info",
-            "session.enable_profiling",
-            "session.compile_only",
+            "session.model_external_initializers_file_folder_path", "session.record_ep_graph_assignment_info",
+            "session.enable_profiling", "session.compile_only",
         ),
         "trtprof sets it itself",
     ),
-}
+}  # fmt: skip
 _SLIP = 0.94  # Likeness to a known key from which on another one is taken for a slip of the hand
 
 

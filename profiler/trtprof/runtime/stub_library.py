@@ -58,12 +58,10 @@ def stub_library(names: Sequence[str]) -> bytes:
     segments = b"".join(
         struct.pack(_SEGMENT, *segment)
         for segment in (
-            (_LOAD, _READ_EXECUTE, 0, 0, 0, at_tags, at_tags, _PAGE),
-            (_LOAD, _READ_WRITE, *tags_of, _PAGE),
-            (_DYNAMIC, _READ_WRITE, *tags_of, 8),
-            (_STACK, _READ_WRITE, 0, 0, 0, 0, 0, 16),
+            (_LOAD, _READ_EXECUTE, 0, 0, 0, at_tags, at_tags, _PAGE), (_LOAD, _READ_WRITE, *tags_of, _PAGE),
+            (_DYNAMIC, _READ_WRITE, *tags_of, 8), (_STACK, _READ_WRITE, 0, 0, 0, 0, 0, 16),
         )
-    )
+    )  # fmt: skip
     ident = b"\x7fELF" + bytes((2, 1, 1))
     header = struct.pack(
         _HEADER, ident, 3, number, 1, 0, struct.calcsize(_HEADER), 0, 0, struct.calcsize(_HEADER),

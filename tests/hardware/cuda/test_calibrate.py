@@ -37,16 +37,9 @@ HAS_BINDINGS = importlib.util.find_spec("cuda") is not None
 WITHOUT_GPU = pytest.mark.skipif(bool(nvml.gpus()[0]), reason="there is an NVIDIA GPU here")
 
 H200 = LiveGpu(
-    index=0,
-    uuid=f"GPU-{UUID}",
-    name="NVIDIA H200",
-    compute_capability="9.0",
-    sms=132,
-    memory_bytes=150_754_820_096,
-    l2_bytes=60 << 20,
-    max_sm_clock_mhz=1980,
-    driver="580.95",
-)
+    index=0, uuid=f"GPU-{UUID}", name="NVIDIA H200", compute_capability="9.0", sms=132, memory_bytes=150_754_820_096,
+    l2_bytes=60 << 20, max_sm_clock_mhz=1980, driver="580.95",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -257,12 +250,10 @@ def test_the_clock_is_watched_before_during_and_after() -> None:
     readings = iter(
         _measure.ClockReading(*values)
         for values in (
-            (210.0, 405.0, ("idle",)),
-            (1980.0, 2619.0, ()),
-            (1905.0, 2619.0, ("power cap",)),
+            (210.0, 405.0, ("idle",)), (1980.0, 2619.0, ()), (1905.0, 2619.0, ("power cap",)),
             (1900.0, None, ("power cap", "idle")),
         )
-    )
+    )  # fmt: skip
     seen = threading.Event()
 
     def clock() -> _measure.ClockReading:
@@ -295,16 +286,11 @@ def measured(**changed: float) -> GpuMeasured:
         "h2d": 55e9, "launch graph": 800.0, "launch stream": 1700.0,
     } | {key.replace("_", " "): value for key, value in changed.items()}  # fmt: skip
     return GpuMeasured(
-        name="NVIDIA H200",
-        architecture="sm_90",
-        nvrtc="13.4",
-        cublas="13.10.0",
-        l2_bytes=60 << 20,
+        name="NVIDIA H200", architecture="sm_90", nvrtc="13.4", cublas="13.10.0", l2_bytes=60 << 20,
         pool_bytes=32 * 60 << 20,
         readings={key: Reading(value, 0.01, 3, f"winner of {key}") for key, value in values.items()},
-        clocks_mhz={"before": 345.0, "during": 1755.0, "after": 1980.0},
-        held_down={"power cap": 0.4},
-    )
+        clocks_mhz={"before": 345.0, "during": 1755.0, "after": 1980.0}, held_down={"power cap": 0.4},
+    )  # fmt: skip
 
 
 def test_attainable_is_measured_and_best_is_the_datasheets() -> None:
@@ -354,13 +340,10 @@ def test_the_source_says_how_and_what_is_doubtful() -> None:
     for words in ("above the datasheet", "may hold some", "Repeats lie", "mma.sync, which"):
         assert words not in source
     doubtful = msgspec.structs.replace(
-        measured(dram=6e12),
-        cublas="",
-        pool_bytes=4 * 60 << 20,
-        clocks_mhz={},
+        measured(dram=6e12), cublas="", pool_bytes=4 * 60 << 20, clocks_mhz={},
         notes=("no matrix products: not installed",),
         readings=measured(dram=6e12).readings | {"cache": Reading(9e12, 0.2, 3, "x")},
-    )
+    )  # fmt: skip
     ceilings = calibrate.ceilings_of(H200, doubtful, now=NOW)
     for words in ("above the datasheet, and ideal with it: dram (1.25 times)", "may hold some of the L2's",
                   "for cache", "does not tell the clock", "no matrix products: not installed",

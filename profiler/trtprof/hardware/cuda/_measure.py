@@ -88,14 +88,10 @@ def measure(request: GpuRequest) -> GpuMeasured:
         with clock_of(request.nvml_index) as clock, watch(clock) as watched:
             readings = bench.readings(request.seconds)
         return GpuMeasured(
-            **msgspec.structs.asdict(setting),
-            readings=readings,
-            errors=bench.errors,
-            clocks_mhz=watched.clocks_mhz(),
-            held_down=watched.held_down(),
-            notes=tuple(bench.notes),
+            **msgspec.structs.asdict(setting), readings=readings, errors=bench.errors,
+            clocks_mhz=watched.clocks_mhz(), held_down=watched.held_down(), notes=tuple(bench.notes),
             seconds=time.monotonic() - began,
-        )
+        )  # fmt: skip
 
 
 @contextmanager
@@ -117,14 +113,10 @@ def opened(request: GpuRequest) -> Iterator[tuple[Bench, GpuSetting]]:
         yield (
             bench,
             GpuSetting(
-                name=found.name,
-                architecture=architecture,
-                nvrtc=".".join(map(str, found.nvrtc)),
-                cublas=products.version if products else "",
-                l2_bytes=found.l2_bytes,
-                pool_bytes=memory.pool_bytes,
+                name=found.name, architecture=architecture, nvrtc=".".join(map(str, found.nvrtc)),
+                cublas=products.version if products else "", l2_bytes=found.l2_bytes, pool_bytes=memory.pool_bytes,
             ),
-        )
+        )  # fmt: skip
 
 
 def take_memory(gpu: Device) -> Memory:
@@ -138,11 +130,9 @@ def take_memory(gpu: Device) -> Memory:
             fix="end other programs that hold memory of the GPU (nvidia-smi lists them)",
         )
     memory = Memory(
-        pool=gpu.allocate(size),
-        pool_bytes=size,
-        sink=gpu.allocate(_workloads.sink_bytes(gpu.properties)),
+        pool=gpu.allocate(size), pool_bytes=size, sink=gpu.allocate(_workloads.sink_bytes(gpu.properties)),
         workspace=gpu.allocate(cublas.WORKSPACE),
-    )
+    )  # fmt: skip
     fill(gpu, "bits", memory.pool, size // 4, seed=1)
     gpu.synchronize()
     return memory
@@ -382,11 +372,9 @@ class Watched(NamedTuple):
         during = [reading.sm_mhz for reading in between if reading.sm_mhz is not None]
         memory = [reading.memory_mhz for reading in between if reading.memory_mhz is not None]
         found = {
-            "before": first.sm_mhz,
-            "during": statistics.median(during) if during else None,
-            "after": last.sm_mhz,
+            "before": first.sm_mhz, "during": statistics.median(during) if during else None, "after": last.sm_mhz,
             "memory": statistics.median(memory) if memory else None,
-        }
+        }  # fmt: skip
         return {when: float(clock) for when, clock in found.items() if clock is not None}
 
     def held_down(self) -> dict[str, float]:
