@@ -67,9 +67,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         return told.exists() and any({"signal", "wait"} & set(how) for how in json.loads(told.read_text()).values())
 
     monkeypatch.setattr(
-        child,
-        "run_telling",
-        lambda command, *given: (started if dies(command[-1]) else call_telling)(command, *given),
+        child, "run_telling", lambda command, *given: (started if dies(command[-1]) else call_telling)(command, *given)
     )
     play(monkeypatch, dies)
 

@@ -212,15 +212,7 @@ class Rows:
         self.add(NVTX, start=start, eventType=75, text=name, globalTid=global_tid(pid, tid), domainId=domain)
 
     def range(
-        self,
-        start: int,
-        end: int | None,
-        name: str,
-        tid: int,
-        *,
-        domain: int = 0,
-        event: int = 59,
-        inline: bool = True,
+        self, start: int, end: int | None, name: str, tid: int, *, domain: int = 0, event: int = 59, inline: bool = True
     ) -> None:
         """An NVTX range; ``tid`` is a globalTid."""
         text = {"text": name} if inline else {"textId": self.string(name)}
@@ -282,11 +274,7 @@ class Rows:
         return end
 
 
-_CALLS = {
-    "kernel": "cudaLaunchKernel_v7000",
-    "memcpy": "cudaMemcpyAsync_v3020",
-    "memset": "cudaMemsetAsync_v3020",
-}
+_CALLS = {"kernel": "cudaLaunchKernel_v7000", "memcpy": "cudaMemcpyAsync_v3020", "memset": "cudaMemsetAsync_v3020"}
 _CLONE = 1000
 """What the id of a node of an instantiated graph is above that of the captured one."""
 

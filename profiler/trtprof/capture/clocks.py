@@ -23,25 +23,15 @@ _HANGS_S = 10.0
 
 
 class ClockSample(NamedTuple):
-    """One reading; None is what the driver did not tell.
+    """One reading; None is what the driver did not tell."""
 
-    Attributes:
-        at_ns: `time.monotonic_ns` when it was taken, which on Linux all processes share.
-        sm_clock_mhz: Clock of the SMs.
-        memory_clock_mhz: Clock of the memory, as NVML counts it.
-        power_w: Of the board.
-        temperature_c: Of the GPU.
-        energy_j: Counted since the driver was loaded.
-        reasons: What held the SM clock down.
-    """
-
-    at_ns: int
-    sm_clock_mhz: float | None = None
-    memory_clock_mhz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
-    energy_j: float | None = None
-    reasons: tuple[str, ...] | None = None
+    at_ns: int  # `time.monotonic_ns` when it was taken, which on Linux all processes share
+    sm_clock_mhz: float | None = None  # Clock of the SMs
+    memory_clock_mhz: float | None = None  # Clock of the memory, as NVML counts it
+    power_w: float | None = None  # Of the board
+    temperature_c: float | None = None  # Of the GPU
+    energy_j: float | None = None  # Counted since the driver was loaded
+    reasons: tuple[str, ...] | None = None  # What held the SM clock down
 
 
 class Sampling:

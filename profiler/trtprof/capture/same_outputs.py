@@ -29,53 +29,31 @@ GIVEN, ZEROS, EXTREMES = "given", "zeros", "extremes"
 
 
 class KindCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The outputs of a variant for one kind of inputs.
+    """The outputs of a variant for one kind of inputs."""
 
-    Attributes:
-        kind: Of the inputs: ``random, seed 0``, ``zeros``, ``extremes``, or ``given`` where files are.
-        matches: Whether all outputs are as they should; also where nothing could be told.
-        worst: The check of the output that is furthest off; None where there is none.
-        note: What else is to be said: why the variant or the original does not run with these inputs.
-    """
-
-    kind: str
-    matches: bool
-    worst: TensorCheck | None = None
-    note: str = ""
+    kind: str  # Of the inputs: ``random, seed 0``, ``zeros``, ``extremes``, or ``given`` where files are
+    matches: bool  # Whether all outputs are as they should; also where nothing could be told
+    worst: TensorCheck | None = None  # The check of the output that is furthest off; None where there is none
+    note: str = ""  # What else is to be said: why the variant or the original does not run with these inputs
 
 
 class OutputsRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """To the worker: run a variant, and keep what it makes or hold it against what is kept.
+    """To the worker: run a variant, and keep what it makes or hold it against what is kept."""
 
-    Attributes:
-        variant: What to run, with the inputs of the original.
-        folder: Where the results go.
-        scratch: Where all else goes.
-        kept: The file with the outputs of the original.
-        original: Whether this is the original: the file is written then, else read.
-        tf32: See `check_outputs`.
-        precision: See `check_outputs`.
-    """
-
-    variant: Variant
-    folder: str
-    scratch: str
-    kept: str
-    original: bool
-    tf32: bool = False
-    precision: str = ""
+    variant: Variant  # What to run, with the inputs of the original
+    folder: str  # Where the results go
+    scratch: str  # Where all else goes
+    kept: str  # The file with the outputs of the original
+    original: bool  # Whether this is the original: the file is written then, else read
+    tf32: bool = False  # See `check_outputs`
+    precision: str = ""  # See `check_outputs`
 
 
 class Original(NamedTuple):
-    """An original whose outputs are kept.
+    """An original whose outputs are kept."""
 
-    Attributes:
-        variant: What was run.
-        kept: The file with its outputs.
-    """
-
-    variant: Variant
-    kept: Path
+    variant: Variant  # What was run
+    kept: Path  # The file with its outputs
 
 
 def kinds_of(inputs: Sequence[InputTensor], seed: int) -> dict[str, int]:
@@ -151,16 +129,9 @@ def check_variant(
 
 
 class Kept(NamedTuple):
-    """What the original made: what is in `KEPT_FILE`.
+    """What the original made: what is in `KEPT_FILE`."""
 
-    Attributes:
-        names: Of its outputs.
-        outputs: Of each kind of inputs: arrays, or lists of arrays for a sequence.
-        own: The same, rounded differently, of the kinds where that is known.
-        left_out: Kinds that the original itself does not run with, and why.
-    """
-
-    names: Sequence[str]
-    outputs: Mapping[str, Sequence[Any]]
-    own: Mapping[str, Sequence[Any]]
-    left_out: Mapping[str, str]
+    names: Sequence[str]  # Of its outputs
+    outputs: Mapping[str, Sequence[Any]]  # Of each kind of inputs: arrays, or lists of arrays for a sequence
+    own: Mapping[str, Sequence[Any]]  # The same, rounded differently, of the kinds where that is known
+    left_out: Mapping[str, str]  # Kinds that the original itself does not run with, and why

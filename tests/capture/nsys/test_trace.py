@@ -488,11 +488,7 @@ def test_what_the_benchmark_reads_is_what_it_says(tmp_path: Path) -> None:
     path = tmp_path / "large.sqlite"
     truth = files.write_large(path, 3, 5, 2, 10, era="2026.2", inline=True)
     trace = read_trace(path)
-    assert trace.work["kind"].value_counts().to_dict() == {
-        "kernel": truth.kernels,
-        "memcpy": truth.copies,
-        "memset": 0,
-    }
+    assert trace.work["kind"].value_counts().to_dict() == {"kernel": truth.kernels, "memcpy": truth.copies, "memset": 0}
     assert len(trace.ranges) == truth.ranges == 33
     assert kernel_summary(trace)["total_ns"].sum() == truth.kernel_ns
     nested = NestedRanges(*(trace.ranges[name].to_numpy() for name in ("tid", "start_ns", "end_ns")))

@@ -27,13 +27,7 @@ from trtprof.align.ort_cuda import align_ort
 from trtprof.base.errors import BuildError, CaptureError, MissingError, TrtprofError
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 from trtprof.base.trace_file import load_trace
-from trtprof.capture.gpu_record import (
-    NODE_EVENTS_FILE,
-    TIME_COLUMNS,
-    CleanTimes,
-    OrtCudaRequest,
-    ProfiledTimes,
-)
+from trtprof.capture.gpu_record import NODE_EVENTS_FILE, TIME_COLUMNS, CleanTimes, OrtCudaRequest, ProfiledTimes
 from trtprof.capture.launch import run_worker
 from trtprof.capture.turns import Variant
 from trtprof.capture.verify import TOLERANCES, check_outputs, reference_outputs

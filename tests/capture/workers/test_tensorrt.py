@@ -26,12 +26,7 @@ from tests.fakes.support import refused
 from tests.fakes.tensorrt_names import RTX_NAMES, RUN_NAMES
 from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageError
 from trtprof.base.records import InputTensor
-from trtprof.capture.gpu_record import (
-    ITERATION_RANGE,
-    TIME_COLUMNS,
-    CleanTimes,
-    TensorrtRequest,
-)
+from trtprof.capture.gpu_record import ITERATION_RANGE, TIME_COLUMNS, CleanTimes, TensorrtRequest
 from trtprof.capture.same_outputs import OutputsRequest
 from trtprof.capture.turns import Variant
 from trtprof.capture.workers import trt_runner, trt_runtime

@@ -111,15 +111,10 @@ FAMILIES = {
 
 
 class _Layout(NamedTuple):
-    """How the bytes of a record of one class are had and read.
+    """How the bytes of a record of one class are had and read."""
 
-    Attributes:
-        buffer: What of the record has the bytes; None for the record itself.
-        dtype: What they mean.
-    """
-
-    buffer: Callable[[Any], Any] | None
-    dtype: np.dtype[Any]
+    buffer: Callable[[Any], Any] | None  # What of the record has the bytes; None for the record itself
+    dtype: np.dtype[Any]  # What they mean
 
 
 class Records:

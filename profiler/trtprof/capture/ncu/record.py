@@ -163,15 +163,10 @@ def profile_command(
 
 
 class Counted(NamedTuple):
-    """What a run under ncu gave.
+    """What a run under ncu gave."""
 
-    Attributes:
-        launches: In the order in which they were made.
-        command: The exact command line.
-    """
-
-    launches: tuple[KernelCounters, ...]
-    command: tuple[str, ...]
+    launches: tuple[KernelCounters, ...]  # In the order in which they were made
+    command: tuple[str, ...]  # The exact command line
 
 
 def profile(

@@ -36,17 +36,11 @@ _USUAL_PLACES = (
 
 
 class Option(NamedTuple):
-    """An option of ``nsys profile`` that not all versions have.
+    """An option of ``nsys profile`` that not all versions have."""
 
-    Attributes:
-        text: As it is given.
-        since: First version of which it is known, for where the help cannot be asked.
-        required: Whether a capture is worthless or harmful without it.
-    """
-
-    text: str
-    since: Version
-    required: bool = False
+    text: str  # As it is given
+    since: Version  # First version of which it is known, for where the help cannot be asked
+    required: bool = False  # Whether a capture is worthless or harmful without it
 
 
 OPTIONS = (
@@ -90,23 +84,14 @@ def report_name(version: Version, report: str) -> str:
 
 
 class Nsys(msgspec.Struct, frozen=True, kw_only=True):
-    """An nsys that answers.
+    """An nsys that answers."""
 
-    Attributes:
-        path: The program.
-        version: For example ``(2023, 4, 4, 54)``.
-        version_text: For example ``2023.4.4.54``.
-        why: Why this one, in words.
-        others: Further ones on this machine, with their versions.
-        help: What it says of ``nsys profile``; empty where it does not answer.
-    """
-
-    path: Path
-    version: Version
-    version_text: str
-    why: str
-    others: tuple[str, ...] = ()
-    help: str = ""
+    path: Path  # The program
+    version: Version  # For example ``(2023, 4, 4, 54)``
+    version_text: str  # For example ``2023.4.4.54``
+    why: str  # Why this one, in words
+    others: tuple[str, ...] = ()  # Further ones on this machine, with their versions
+    help: str = ""  # What it says of ``nsys profile``; empty where it does not answer
 
     def knows(self, option: Option) -> bool:
         """Whether this nsys has an option, by its own help, else by its version."""

@@ -147,11 +147,7 @@ _EXPLAINED = (
         "nsys does not find the program to run",
         "check the command in the log",
     ),
-    (
-        r"Failed to create '.*': Permission denied",
-        "nsys may not write its report",
-        "choose a folder that it may write",
-    ),
+    (r"Failed to create '.*': Permission denied", "nsys may not write its report", "choose a folder that it may write"),
     (
         r"ERR_NVGPUCTRPERM|not have permission to access NVIDIA GPU Performance Counters",
         "this user may not read the GPU's performance counters",

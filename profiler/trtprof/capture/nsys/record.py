@@ -78,19 +78,12 @@ def refuse_second_profiler() -> None:
 
 
 class Profile(NamedTuple):
-    """A capture that nsys made.
+    """A capture that nsys made."""
 
-    Attributes:
-        report: The ``.nsys-rep`` file.
-        command: The exact command line.
-        log: What nsys and the worker said.
-        notes: What nsys warned of, and what was done to get the report.
-    """
-
-    report: Path
-    command: tuple[str, ...]
-    log: Path
-    notes: tuple[str, ...]
+    report: Path  # The ``.nsys-rep`` file
+    command: tuple[str, ...]  # The exact command line
+    log: Path  # What nsys and the worker said
+    notes: tuple[str, ...]  # What nsys warned of, and what was done to get the report
 
 
 def profile_command(

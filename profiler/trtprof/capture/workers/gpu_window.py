@@ -110,19 +110,12 @@ def watching(collector: CollectorName, *, nvtx: bool) -> Iterator[Watch]:
 
 
 class Seen(NamedTuple):
-    """The profiled inferences.
+    """The profiled inferences."""
 
-    Attributes:
-        bounds: int64 ``[inferences, 2]``: begin and end of each by ``time.time_ns``.
-        begin_ns: `time.monotonic_ns` before the first.
-        end_ns: The same behind the last.
-        notes: What is to be said of them.
-    """
-
-    bounds: npt.NDArray[np.int64]
-    begin_ns: int
-    end_ns: int
-    notes: tuple[str, ...]
+    bounds: npt.NDArray[np.int64]  # int64 ``[inferences, 2]``: begin and end of each by ``time.time_ns``
+    begin_ns: int  # `time.monotonic_ns` before the first
+    end_ns: int  # The same behind the last
+    notes: tuple[str, ...]  # What is to be said of them
 
     @property
     def run_ns(self) -> npt.NDArray[np.int64]:

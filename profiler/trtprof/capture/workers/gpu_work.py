@@ -16,12 +16,7 @@ from trtprof.base.errors import BuildError, CaptureError, MissingError
 from trtprof.base.latency import latency_of
 from trtprof.base.output_file import replaced
 from trtprof.base.records import ModeTimes, TensorCheck
-from trtprof.capture.gpu_record import (
-    TIME_COLUMNS,
-    CleanTimes,
-    GpuWorkerRequest,
-    ProfiledTimes,
-)
+from trtprof.capture.gpu_record import TIME_COLUMNS, CleanTimes, GpuWorkerRequest, ProfiledTimes
 from trtprof.capture.workers.inference import LATENCY_FILE, say, warm_up
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import clean_message
@@ -51,17 +46,11 @@ def run_phase(
 
 
 class Copies(NamedTuple):
-    """Copies of the inputs, which take turns.
+    """Copies of the inputs, which take turns."""
 
-    Attributes:
-        number: How many.
-        size: Bytes of one.
-        notes: What is to be said of it.
-    """
-
-    number: int
-    size: int
-    notes: tuple[str, ...] = ()
+    number: int  # How many
+    size: int  # Bytes of one
+    notes: tuple[str, ...] = ()  # What is to be said of it
 
 
 def copies_for(request: GpuWorkerRequest, feeds: Arrays) -> Copies:
@@ -176,8 +165,7 @@ def event_timer(cuda: Cuda) -> Iterator[EventTimer]:
 class Runner(ABC, Generic[Slot]):
     """Inferences with slots that take turns: each holds a copy of the inputs and the outputs on the device."""
 
-    names: list[str]
-    """Of the outputs."""
+    names: list[str]  # of the outputs
 
     def __init__(self, timer: EventTimer | None) -> None:
         """Take what times the work; without, the session waits for its work, and the host's clock tells."""

@@ -47,10 +47,8 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     scratch: str
     inputs: tuple[InputTensor, ...]
-    graph_file: str
-    """Where in the folder to leave the optimised graph of the profiled session."""
-    layers: int
-    """Number of layers, to keep the profile at a size that can be read."""
+    graph_file: str  # where in the folder to leave the optimised graph of the profiled session
+    layers: int  # number of layers, to keep the profile at a size that can be read
     seed: int
     iterations: int
     warmup_ms: float

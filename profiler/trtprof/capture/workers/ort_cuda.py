@@ -26,12 +26,7 @@ from trtprof.base.latency import latency_of
 from trtprof.base.output_file import copy_file, replaced
 from trtprof.base.records import TensorCheck
 from trtprof.capture import ort_profile as ort
-from trtprof.capture.gpu_record import (
-    NODE_EVENTS_FILE,
-    CleanTimes,
-    OrtCudaRequest,
-    ProfiledTimes,
-)
+from trtprof.capture.gpu_record import NODE_EVENTS_FILE, CleanTimes, OrtCudaRequest, ProfiledTimes
 from trtprof.capture.verify import check_outputs, is_array, ort_array, reference_outputs
 from trtprof.capture.workers.gpu_window import Watching, profile_window, watching
 from trtprof.capture.workers.gpu_work import (

@@ -17,15 +17,7 @@ from trtprof.base.records import TensorCheck
 from trtprof.capture.gpu_record import CleanTimes, ProfiledTimes, TensorrtRequest
 from trtprof.capture.verify import check_outputs, reference_outputs
 from trtprof.capture.workers.gpu_window import Watching, profile_window, watching
-from trtprof.capture.workers.gpu_work import (
-    Arrays,
-    Copies,
-    EventTimer,
-    Runner,
-    copies_for,
-    measure_clean,
-    run_phase,
-)
+from trtprof.capture.workers.gpu_work import Arrays, Copies, EventTimer, Runner, copies_for, measure_clean, run_phase
 from trtprof.capture.workers.inference import make_inputs, runs_to_profile, say, warm_up
 from trtprof.capture.workers.trt_runner import TrtRunner, opened
 from trtprof.runtime import child

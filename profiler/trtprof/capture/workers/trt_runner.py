@@ -95,21 +95,13 @@ class Memory:
 
 
 class _Tensor(NamedTuple):
-    """An input or output of the engine.
+    """An input or output of the engine."""
 
-    Attributes:
-        name: Its name.
-        is_input: Whether it is an input.
-        on_host: Whether the engine reads or writes it in the host's memory: it tells shapes.
-        dtype: Its type, by our names.
-        vector: The dimension whose elements stand together in vectors, and of how many: (-1, 1) for none.
-    """
-
-    name: str
-    is_input: bool
-    on_host: bool
-    dtype: str
-    vector: tuple[int, int]
+    name: str  # Its name
+    is_input: bool  # Whether it is an input
+    on_host: bool  # Whether the engine reads or writes it in the host's memory: it tells shapes
+    dtype: str  # Its type, by our names
+    vector: tuple[int, int]  # The dimension whose elements stand together in vectors, and of how many: (-1, 1) for none
 
     def bytes_of(self, shape: Sequence[int]) -> int:
         """Bytes that a tensor of the shape takes."""

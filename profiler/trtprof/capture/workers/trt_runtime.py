@@ -55,21 +55,13 @@ class Log:
 
 
 class Library(NamedTuple):
-    """An installed TensorRT.
+    """An installed TensorRT."""
 
-    Attributes:
-        trt: The module.
-        title: What it is, with its version.
-        logger: What it is given to say its errors to, which must outlive what is made with it.
-        log: Where they are kept.
-        is_rtx: Whether it is TensorRT-RTX.
-    """
-
-    trt: Any
-    title: str
-    logger: Any
-    log: Log
-    is_rtx: bool
+    trt: Any  # The module
+    title: str  # What it is, with its version
+    logger: Any  # What it is given to say its errors to, which must outlive what is made with it
+    log: Log  # Where they are kept
+    is_rtx: bool  # Whether it is TensorRT-RTX
 
     @classmethod
     def of(cls, backend: str) -> Library:
