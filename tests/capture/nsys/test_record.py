@@ -214,12 +214,6 @@ def test_a_whole_run_and_one_without_cuda_need_no_options_of_either() -> None:
     assert command[4:] == ["-f", "true", "-t", "nvtx", "-s", "none", "--cpuctxsw=none", "worker"]
 
 
-def test_reports_go_by_their_name_of_the_time() -> None:
-    assert nsys.report_name((2022, 4, 2, 1), "nvtx_kern_sum") == "nvtxkernsum"
-    assert nsys.report_name((2023, 4, 4, 54), "nvtx_kern_sum") == "nvtx_kern_sum"
-    assert nsys.report_name((2022, 4, 2, 1), "syscall") == "syscall"
-
-
 # --- a profile ------------------------------------------------------------------------------
 
 

@@ -57,29 +57,6 @@ SOFTWARE_TRACE = Option("cuda-sw", (2025, 6))
 """As a value of --trace. The hardware trace, which later versions prefer, is reported (of 2026.3.1) to settle the times
 of kernels when the program ends, too late for a range that is stopped before; MIG, MPS and virtual machines lack it."""
 
-_REPORTS = {
-    "cuda_api_sum": "cudaapisum",
-    "cuda_gpu_kern_sum": "gpukernsum",
-    "cuda_gpu_mem_time_sum": "gpumemtimesum",
-    "cuda_gpu_sum": "gpusum",
-    "cuda_gpu_trace": "gputrace",
-    "cuda_kern_exec_sum": "kernexecsum",
-    "cuda_kern_exec_trace": "kernexectrace",
-    "nvtx_gpu_proj_trace": "nvtxgpuproj",
-    "nvtx_kern_sum": "nvtxkernsum",
-    "nvtx_pushpop_sum": "nvtxppsum",
-    "nvtx_sum": "nvtxsum",
-    "osrt_sum": "osrtsum",
-}
-"""Reports of ``nsys stats`` by their present name, with the name they had before `_RENAMED`."""
-_RENAMED: Version = (2023, 1)
-
-
-def report_name(version: Version, report: str) -> str:
-    """What ``nsys stats`` of a version calls a report; one that was never renamed keeps its name."""
-    return report if version >= _RENAMED else _REPORTS.get(report, report)
-
-
 # --- which nsys -----------------------------------------------------------------------------
 
 

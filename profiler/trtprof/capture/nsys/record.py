@@ -23,7 +23,6 @@ from trtprof.capture.nsys._find import (
     choice,
     find,
     parse_version,
-    report_name,
 )
 from trtprof.capture.nsys._process import NO_SPACE, Ended, ended_words, explanation, run
 from trtprof.runtime import child
@@ -38,7 +37,6 @@ __all__ = [
     "profile_command",
     "refuse_second_profiler",
     "repair",
-    "report_name",
     "run_profile",
 ]
 
