@@ -29,7 +29,6 @@ from tests.fakes.support import hide_modules, refused
 from trtprof.base.errors import CaptureError, MissingError
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 from trtprof.capture.cupti import _errors as _cupti_errors
-from trtprof.capture.cupti import _graphs as _cupti_graphs
 from trtprof.capture.cupti import _names as _cupti_names
 from trtprof.capture.cupti import _records as _cupti_records
 from trtprof.capture.cupti import _tables as _cupti_tables
@@ -202,49 +201,12 @@ def test_gpus_are_described(module: FakeCupti) -> None:
 CREATED, CLONED = fake.CallbackIdResource.GRAPHNODE_CREATED, fake.CallbackIdResource.GRAPHNODE_CLONED
 
 
-def test_kernels_in_graphs_lead_to_the_making_of_their_nodes(module: FakeCupti) -> None:
-    with collecting(graph_nodes=True) as collection:
-        module.make_node(CREATED, 8)
-        # As a pointer, and as the object that it points to.
-        module.make_node(CLONED, fake.RESOURCES[9])
-        collection.start()
-        module.buffers = [[*launched(), fake.kernel("k", 10, 20, graph_node_id=1 << 32 | 0x200)]]
-        collection.stop()
-        trace = collection.trace()
-    assert module.callback is None, "CUPTI's one subscriber was given back"
-    tid = os.getpid() << 24 | threading.get_native_id()
-    assert trace.graph_nodes.to_dict("records") == [
-        {"graph_node": 1 << 32 | 0x100, "original_node": 0, "start_ns": 1010, "pid": os.getpid(), "tid": tid},
-        {"graph_node": 1 << 32 | 0x200, "original_node": 1 << 32 | 0x100, "start_ns": 1020, "pid": os.getpid(),
-         "tid": tid},
-    ]  # fmt: skip
-    assert trace.work["graph_node"].tolist() == [1 << 32 | 0x200, 0]
-    assert not any("graph" in note for note in trace.notes)
-
-
 def test_graphs_whose_making_is_unknown_are_said(module: FakeCupti) -> None:
     trace = trace_of(module, [fake.kernel("k", 10, 20, graph_node_id=1 << 33 | 5)])
     assert trace.work["graph_node"].tolist() == [1 << 33 | 5]
     assert any("making was not recorded" in note for note in trace.notes)
     assert len(trace.graph_nodes) == 0
     assert not any(name == "subscribe" for name, *_ in module.calls)
-
-
-def test_a_callback_that_cannot_be_read_is_counted(module: FakeCupti) -> None:
-    with collecting(graph_nodes=True) as collection:
-        module.make_node(CREATED, object())
-        collection.start()
-        module.buffers = [launched()]
-        collection.stop()
-        assert "1 callbacks about CUDA graph nodes could not be read" in collection.trace().notes
-
-
-@pytest.mark.parametrize("where", ["subscribe", "enable_callback"])
-def test_a_subscriber_that_is_refused_is_said(module: FakeCupti, where: str) -> None:
-    module.failing[where] = 39
-    trace = trace_of(module, launched(), graph_nodes=True)
-    (note,) = [note for note in trace.notes if "graph nodes" in note]
-    assert "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" in note
 
 
 def test_work_without_times_is_left_out_and_counted(module: FakeCupti) -> None:
@@ -355,69 +317,6 @@ def test_every_range_is_found_whatever_the_order(spans: list[tuple[int, int, int
         collection.stop()
     ranges = collection.trace().ranges
     assert sorted(ranges[["start_ns", "end_ns", "name", "tid"]].itertuples(index=False, name=None)) == sorted(truth)
-
-
-def test_iterations_are_ranges_by_the_clock_of_cupti(module: FakeCupti) -> None:
-    with collecting() as collection:
-        collection.start()
-        for number in range(2):
-            with collection.iteration(number):
-                pass
-        module.buffers = [launched()]
-        collection.stop()
-        trace = collection.trace()
-    own = trace.ranges[trace.ranges["domain"] == "trtprof"]
-    assert own[["name", "start_ns", "end_ns"]].to_numpy().tolist() == [
-        ["iteration 0", 1020, 1030], ["iteration 1", 1040, 1050],
-    ]  # fmt: skip
-    assert set(own["tid"]) == {os.getpid() << 24 | threading.get_native_id()}
-    assert not any(name == "push" for name, *_ in module.calls)
-
-
-def test_iterations_outside_of_the_window_are_not_kept(module: FakeCupti) -> None:
-    with collecting() as collection:
-        with collection.iteration(0):
-            pass
-        collection.start()
-        module.buffers = [launched()]
-        collection.stop()
-        with collection.iteration(1):
-            pass
-        assert set(collection.trace().ranges["domain"]) == {"TensorRT"}
-
-
-def test_iterations_are_known_by_time_where_ids_are_refused(module: FakeCupti) -> None:
-    module.failing["EXTERNAL_CORRELATION"] = 21
-    with collecting(external_ids=True) as collection:
-        collection.start()
-        with collection.iteration(3):
-            pass
-        module.buffers = [launched()]
-        collection.stop()
-        trace = collection.trace()
-    own = trace.ranges[trace.ranges["domain"] == "trtprof"]
-    assert own[["name", "start_ns", "end_ns"]].to_numpy().tolist() == [["iteration 3", 1020, 1030]]
-    assert any("ids of iterations" in note for note in trace.notes)
-
-
-def test_iterations_are_known_by_their_ids(module: FakeCupti) -> None:
-    with collecting(external_ids=True) as collection:
-        collection.start()
-        for number in (4, 5):
-            with collection.iteration(number):
-                pass
-        module.buffers = [[
-            fake.external(5, 3), fake.external(4, 1), fake.external(4, 2), fake.external(9, 2, 4), fake.external(4, 66),
-            *(fake.call(ActivityKind.RUNTIME, 211, 100 * n, 100 * n + 10, n, THREAD) for n in (1, 2, 3)),
-        ]]  # fmt: skip
-        collection.stop()
-        trace = collection.trace()
-    assert trace.ranges[["name", "domain", "start_ns", "end_ns"]].to_numpy().tolist() == [
-        ["iteration 4", "trtprof", 100, 210], ["iteration 5", "trtprof", 300, 310],
-    ]  # fmt: skip
-    assert [entry for entry in module.calls if entry[0] in {"push", "pop"}] == [
-        ("push", 3, 4), ("pop", 3), ("push", 3, 5), ("pop", 3),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("library", ["", "/usr/lib/other_tool.so"])
@@ -674,7 +573,7 @@ def test_names_stay_mangled_where_nothing_reads_them(module: FakeCupti, monkeypa
 
 CLASSES = {
     "kernel": "ActivityKernel", "memcpy": "ActivityMemcpy", "memset": "ActivityMemset", "call": "ActivityAPI",
-    "marker": "ActivityMarker", "external": "ActivityExternalCorrelation", "device": "ActivityDevice",
+    "marker": "ActivityMarker", "device": "ActivityDevice",
 }  # fmt: skip
 """The class of each family, but for the number that newer ones end with."""
 
@@ -755,11 +654,9 @@ print(json.dumps({
 def used_names() -> set[str]:
     """Every name of the module ``cupti.cupti`` that the code uses."""
     used = {f"ActivityKind.{kind}" for family in FAMILIES.values() for kind in family.kinds}
-    used |= {f"ActivityKind.{kind}" for kind in cupti._KINDS | cupti._NVTX_KIND | cupti._EXTERNAL_KIND}
-    used |= {f"CallbackIdResource.{name}" for name in _cupti_graphs._MADE}
-    used |= {"GraphData.node", "GraphData.original_node", "ResourceData.resource_descriptor"}
+    used |= {f"ActivityKind.{kind}" for kind in cupti._KINDS | cupti._NVTX_KIND}
     used |= {f"Result.{name}" for name in _cupti_errors._MEANINGS}
-    for source in (cupti, _cupti_errors, _cupti_graphs, _cupti_records, _cupti_tables):
+    for source in (cupti, _cupti_errors, _cupti_records, _cupti_tables):
         assert source.__file__
         for node in ast.walk(ast.parse(Path(source.__file__).read_text(encoding="utf-8"))):
             text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""

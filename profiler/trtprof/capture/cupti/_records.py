@@ -84,14 +84,6 @@ FAMILIES = {
         },
         {"name": "name", "domain": "domain"},
     ),
-    "external": Family(
-        ("EXTERNAL_CORRELATION",),
-        {
-            "external": ("external_id", "int64"),
-            "external_kind": ("external_kind", "int32"),
-            "correlation": ("correlation_id", "uint32"),
-        },
-    ),
     "device": Family(
         ("DEVICE",),
         {

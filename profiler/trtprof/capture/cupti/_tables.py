@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from trtprof.base.nested_ranges import calls_of, distinct
 from trtprof.base.trace import WORK_COLUMNS, TraceGpu
-from trtprof.capture.cupti._graphs import GraphNodes
 from trtprof.capture.cupti._names import can_demangle, demangled, short_name
 from trtprof.capture.cupti._records import Records
 from trtprof.capture.nsys._tables import PID_MASK, PID_SHIFT, Columns, categories, forwards, ordered, rows_of
@@ -148,42 +147,6 @@ def nvtx_ranges(module: Any, records: Records, stopped: int, notes: list[str]) -
         "thread": thread[starts],
         "style": (process[starts] | moved).astype(np.int8),
     }
-
-
-def marked_iterations(module: Any, records: Records, calls: Columns) -> tuple[npt.NDArray[Any], ...]:
-    """Start, end, thread and number of each iteration, from the calls that have its id."""
-    marks = records.columns("external")
-    own = marks["external_kind"] == int(module.ExternalCorrelationKind.CUSTOM0)
-    marks = rows_of(marks, own)
-    pids = np.zeros(len(marks["correlation"]), dtype=np.int64)
-    at = calls_of(pids, marks["correlation"], np.zeros(len(calls["tid"]), dtype=np.int64), calls["correlation"])
-    number, at = marks["external"][at >= 0], at[at >= 0]
-    order = np.lexsort((calls["start_ns"][at], calls["tid"][at], number))
-    number, at = number[order], at[order]
-    tid = calls["tid"][at]
-    new = np.concatenate([[True], (number[1:] != number[:-1]) | (tid[1:] != tid[:-1])])[: len(at)]
-    first = np.flatnonzero(new)
-    ends = np.maximum.reduceat(calls["end_ns"][at], first) if len(first) else np.empty(0, np.int64)
-    return calls["start_ns"][at][first], ends, tid[first], number[first]
-
-
-def node_table(made: GraphNodes, threads: Threads, work: Columns, notes: list[str]) -> Columns:
-    """The making of graph nodes."""
-    nodes = made.columns()
-    nodes["tid"] = threads.serials(nodes.pop("thread"))
-    nodes["pid"] = np.full(len(nodes["tid"]), threads.pid, dtype=np.int32)
-    used = work["graph_node"][work["graph_node"] != 0]
-    unknown = int((~np.isin(used, nodes["graph_node"])).sum())
-    if made.refusal:
-        notes.append(f"CUPTI does not tell of CUDA graph nodes here (CUPTI_{made.refusal})")
-    if made.unread:
-        notes.append(f"{made.unread} callbacks about CUDA graph nodes could not be read")
-    if unknown:
-        notes.append(
-            f"{unknown} kernels, copies and memsets ran in CUDA graphs whose making was not recorded: which launch "
-            "they were captured from is unknown"
-        )
-    return nodes
 
 
 def described_gpus(records: Records) -> tuple[TraceGpu, ...]:

@@ -3,9 +3,7 @@
     os.environ.update(injection_environment())       # before the first NVTX call of any library
     with collecting() as collection:
         collection.start()
-        for number in range(iterations):
-            with collection.iteration(number):
-                run()
+        run()
         collection.stop()
         trace = collection.trace()
 
@@ -35,15 +33,12 @@ import numpy as np
 from trtprof.base.errors import CaptureError, MissingError
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 from trtprof.capture.cupti._errors import ONE_SUBSCRIBER, attempt, explained, second_profiler
-from trtprof.capture.cupti._graphs import GraphNodes
 from trtprof.capture.cupti._records import Records
 from trtprof.capture.cupti._tables import (
     Threads,
     call_table,
     described_gpus,
-    marked_iterations,
     name_calls,
-    node_table,
     note_lone_work,
     nvtx_ranges,
     work_table,
@@ -52,7 +47,6 @@ from trtprof.capture.nsys._tables import Columns, categories, forwards, frame_of
 from trtprof.runtime.gc_paused import gc_paused
 
 __all__ = [
-    "DOMAIN",
     "INJECTION_VARIABLE",
     "Collection",
     "collecting",
@@ -63,8 +57,6 @@ __all__ = [
 
 INJECTION_VARIABLE = "NVTX_INJECTION64_PATH"
 """The library that NVTX loads at a library's first call and hands its events to."""
-DOMAIN = "trtprof"
-"""The domain of the ranges that `Collection.iteration` makes."""
 BUFFER_BYTES = 8 << 20
 """Size of CUPTI's buffers, as in NVIDIA's examples: 38,000 kernels each. One that is full is read at once, in a thread
 of CUPTI; the rest is read when collecting stops."""
@@ -82,7 +74,6 @@ _KINDS = {
 # Kernels first: without them there is no capture, whatever else can be enabled. MARKER_DATA, which has colour, category
 # and payload of a marker, is not asked for: name and domain stand in the marker itself.
 _NVTX_KIND = {"MARKER": "NVTX ranges"}
-_EXTERNAL_KIND = {"EXTERNAL_CORRELATION": "ids of iterations"}
 
 _LIBRARY = "cu*/lib/libcupti.so.*"
 """Where the wheels have it, within the package ``nvidia``: cu13 of nvidia-cuda-cupti, cuda_cupti of -cu12."""
@@ -161,18 +152,14 @@ def _library() -> Path | None:
 
 
 @contextmanager
-def collecting(
-    *, nvtx: bool = True, external_ids: bool = False, graph_nodes: bool = False, buffer_bytes: int = BUFFER_BYTES
-) -> Iterator[Collection]:
+def collecting(*, nvtx: bool = True, buffer_bytes: int = BUFFER_BYTES) -> Iterator[Collection]:
     """Become CUPTI's client in this process; nothing is recorded until `Collection.start`."""
     require()
     module = _module()
     if not _busy.acquire(blocking=False):
         raise CaptureError("CUPTI records already in this process", why=ONE_SUBSCRIBER, fix="end the first collection")
     try:
-        collection = Collection(
-            module, nvtx=nvtx, external_ids=external_ids, graph_nodes=graph_nodes, buffer_bytes=buffer_bytes
-        )
+        collection = Collection(module, nvtx=nvtx, buffer_bytes=buffer_bytes)
         with gc_paused():
             try:
                 yield collection
@@ -190,8 +177,6 @@ class Collection:
         module: Any,
         *,
         nvtx: bool = True,
-        external_ids: bool = False,
-        graph_nodes: bool = False,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         """Register with CUPTI, which initialises it.
@@ -201,23 +186,17 @@ class Collection:
         """
         self._module = module
         self._records = Records(module)
-        self._kinds = _KINDS | (_NVTX_KIND if nvtx else {}) | (_EXTERNAL_KIND if external_ids else {})
-        self._nvtx, self._external_ids = nvtx, external_ids
+        self._kinds = _KINDS | (_NVTX_KIND if nvtx else {})
+        self._nvtx = nvtx
         self._enabled: list[str] = []
         self._refused: dict[str, str] = {}
         self._windows: list[tuple[int, int]] = []
         self._began: int | None = None
-        self._iterations: list[tuple[int, int, int, int]] = []
         self._dropped = 0
         with explained(module, "be initialised"):
             # The system's thread ids are those of nsys; the default ones are addresses.
-            self._by_system = not attempt(
-                module, partial(module.set_thread_id_type, int(module.ActivityThreadIdType.SYSTEM))
-            )
+            attempt(module, partial(module.set_thread_id_type, int(module.ActivityThreadIdType.SYSTEM)))
             module.activity_register_callbacks(lambda: (buffer_bytes, 0), self._records.add)
-            self._graph_nodes = GraphNodes(module, self._thread)
-            if graph_nodes:
-                self._graph_nodes.begin()
 
     def now_ns(self) -> int:
         """The time now, as the trace has times."""
@@ -269,42 +248,12 @@ class Collection:
     def close(self) -> None:
         """Stop recording for good: what was recorded since a `start` without `stop` is lost."""
         self._began = None
-        self._graph_nodes.end()
         with suppress(Exception):
             self._disable()
-
-    def _thread(self) -> int:
-        """The id of this thread as CUPTI's records have it."""
-        return threading.get_native_id() if self._by_system else threading.get_ident() & 0xFFFFFFFF
-
-    def _marks_calls(self) -> bool:
-        return self._external_ids and "EXTERNAL_CORRELATION" not in self._refused
 
     def _disable(self) -> None:
         while self._enabled:
             self._module.activity_disable(int(getattr(self._module.ActivityKind, self._enabled.pop())))
-
-    @contextmanager
-    def iteration(self, number: int) -> Iterator[None]:
-        """Mark what this thread does as one iteration: a range ``iteration NUMBER`` of the domain ``trtprof``.
-
-        It needs no NVTX, and is kept where it ends between `start` and `stop`. With ``external_ids`` the range reaches
-        from the first to the last call that has the id, else it is the time of the block.
-        """
-        module = self._module
-        marked = self._marks_calls()
-        kind = int(module.ExternalCorrelationKind.CUSTOM0)
-        if marked:
-            module.activity_push_external_correlation_id(kind, number)
-        began = self.now_ns()
-        try:
-            yield
-        finally:
-            ended = self.now_ns()
-            if marked:
-                module.activity_pop_external_correlation_id(kind)
-            if self._began is not None:
-                self._iterations.append((began, ended, self._thread(), number))
 
     # --- the columns ------------------------------------------------------------------------
 
@@ -327,7 +276,7 @@ class Collection:
         work = work_table(self._records, pid, notes)
         calls = call_table(self._records, threads, notes)
         note_lone_work(work, calls, notes)
-        ranges = self._ranges(threads, calls, notes)
+        ranges = self._ranges(threads, notes)
         if not any(len(table["start_ns"]) for table in (work, calls, ranges)):
             raise CaptureError(
                 "CUPTI recorded nothing",
@@ -335,7 +284,13 @@ class Collection:
                 fix="check that the run uses the GPU, and does so within this process",
             )
         name_calls(self._module, calls)
-        nodes = node_table(self._graph_nodes, threads, work, notes)
+        in_graphs = int((work["graph_node"] != 0).sum())
+        if in_graphs:
+            notes.append(
+                f"{in_graphs} kernels, copies and memsets ran in CUDA graphs whose making was not recorded: which "
+                "launch they were captured from is unknown"
+            )
+        nodes = {name: np.empty(0, np.int32 if name == "pid" else np.int64) for name in GRAPH_COLUMNS}
         if threads.numbered:
             notes.append("thread ids are numbers of the capture: CUPTI's do not fit nsys' form of them")
         return GpuTrace(
@@ -352,20 +307,17 @@ class Collection:
             notes=tuple(notes),
         )
 
-    def _ranges(self, threads: Threads, calls: Columns, notes: list[str]) -> Columns:
-        """NVTX ranges, and the iterations."""
+    def _ranges(self, threads: Threads, notes: list[str]) -> Columns:
+        """NVTX ranges."""
         stopped = max((end for _, end in self._windows), default=0)
         ranges = nvtx_ranges(self._module, self._records, stopped, notes)
         if self._nvtx and not len(ranges["start_ns"]) and "MARKER" not in self._refused:
             notes.append(f"no NVTX ranges were captured{self._why_no_ranges()}")
-        iterations = self._iteration_ranges(calls, threads)
         ranges["tid"] = threads.serials(ranges.pop("thread"))
-        ranges = {name: np.concatenate([ranges[name], iterations[name]]) for name in ranges}
         ranges = ordered(forwards(ranges, "NVTX ranges", notes))
         texts = dict(enumerate(self._records.texts))
-        numbers = {-2 - number: f"iteration {number}" for _, _, _, number in self._iterations}
-        ranges["name"] = categories(ranges["name"], texts | numbers)
-        ranges["domain"] = categories(ranges["domain"], texts | {-1: DOMAIN})
+        ranges["name"] = categories(ranges["name"], texts)
+        ranges["domain"] = categories(ranges["domain"], texts)
         ranges["style"] = categories(ranges["style"], {0: "push_pop", 1: "start_end"}, every=True)
         ranges["pid"] = np.full(len(ranges["tid"]), threads.pid, dtype=np.int32)
         return ranges
@@ -375,21 +327,6 @@ class Collection:
         if "cupti" in Path(library).name:
             return ""
         return f": {INJECTION_VARIABLE} {f'is {library}, not' if library else 'did not name'} the library of CUPTI"
-
-    def _iteration_ranges(self, calls: Columns, threads: Threads) -> Columns:
-        table = np.asarray(self._iterations, dtype=np.int64).reshape(-1, 4)
-        began, ended, thread, number = table.T
-        tid = threads.serials(thread)
-        if self._marks_calls() and len(calls["tid"]):
-            began, ended, tid, number = marked_iterations(self._module, self._records, calls)
-        return {
-            "start_ns": began,
-            "end_ns": ended,
-            "name": -2 - number,
-            "domain": np.full(len(tid), -1, dtype=np.int32),
-            "tid": tid,
-            "style": np.zeros(len(tid), dtype=np.int8),
-        }
 
 
 def _version(package: str) -> str:
