@@ -171,6 +171,7 @@ def test_fp16_is_not_asked_for_what_it_cannot_hold(tmp_path: Path) -> None:
         assert found["zeros"].worst is not None
 
 
+@pytest.mark.nightly
 def test_what_the_original_does_not_run_with_is_left_out_and_said(tmp_path: Path) -> None:
     """An index that is out of range with extremes."""
     nodes = [node("ReduceMax", "x", "top", keepdims=0), node("Cast", "top", "i", to=7), node("Gather", "ten i")]
@@ -261,6 +262,7 @@ def test_how_much_renderings_differ(one: list[float], other: list[float], by: fl
 # --- children -------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_variant_is_checked_in_a_child_and_one_that_hangs_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +278,7 @@ def test_a_variant_is_checked_in_a_child_and_one_that_hangs_is_given_up(
     assert "3 s" in error.value.why
 
 
+@pytest.mark.nightly
 def test_results_of_an_earlier_variant_are_not_taken_for_those_of_a_later_one(tmp_path: Path) -> None:
     original = model(tmp_path, "relu", node("Relu", "x"))
     kept = keep_original(original, tmp_path)
@@ -285,6 +288,7 @@ def test_results_of_an_earlier_variant_are_not_taken_for_those_of_a_later_one(tm
         check_variant(kept, gone, tmp_path)
 
 
+@pytest.mark.nightly
 def test_the_worker_says_what_it_was_asked(tmp_path: Path) -> None:
     request = OutputsRequest(
         variant=model(tmp_path, "relu", node("Relu", "x")), folder=str(tmp_path), scratch=str(tmp_path),

@@ -29,7 +29,6 @@ class ActivityKind(IntEnum):
     MARKER = 12
     OVERHEAD = 17
     MEMCPY2 = 22
-    EXTERNAL_CORRELATION = 39
 
 
 class ActivityFlag(IntEnum):
@@ -50,17 +49,6 @@ class ActivityObjectKind(IntEnum):
 class CallbackDomain(IntEnum):
     DRIVER_API = 1
     RUNTIME_API = 2
-    RESOURCE = 3
-
-
-class CallbackIdResource(IntEnum):
-    GRAPHNODE_CREATED = 13
-    GRAPHNODE_CLONED = 20
-
-
-class ExternalCorrelationKind(IntEnum):
-    CUSTOM0 = 3
-    CUSTOM1 = 4
 
 
 class Result(IntEnum):
@@ -89,11 +77,6 @@ FUNCTIONS = {
 }
 
 
-RESOURCES = {8: SimpleNamespace(resource_descriptor=16), 9: SimpleNamespace(resource_descriptor=17)}
-GRAPHS = {16: SimpleNamespace(node=0x100, original_node=0), 17: SimpleNamespace(node=0x200, original_node=0x100)}
-"""What the pointers that callbacks bring point to: a captured node, and its clone in the instantiated graph."""
-
-
 class FakeCupti(SimpleNamespace):
     """The module.
 
@@ -110,9 +93,7 @@ class FakeCupti(SimpleNamespace):
         super().__init__(
             ActivityKind=ActivityKind, ActivityFlag=ActivityFlag, ActivityThreadIdType=ActivityThreadIdType,
             ActivityObjectKind=ActivityObjectKind, CallbackDomain=CallbackDomain,
-            ExternalCorrelationKind=ExternalCorrelationKind, Result=Result, cuptiError=cuptiError,
-            CallbackIdResource=CallbackIdResource, ResourceData=SimpleNamespace(from_ptr=RESOURCES.__getitem__),
-            GraphData=SimpleNamespace(from_ptr=GRAPHS.__getitem__),
+            Result=Result, cuptiError=cuptiError,
             activity_kernel10_dtype=KERNEL, activity_api_dtype=API, activity_marker2_dtype=MARKER,
         )  # fmt: skip
         self.buffers: list[list[Any]] = []
@@ -123,8 +104,6 @@ class FakeCupti(SimpleNamespace):
         self.now = 1_000
         self.enabled: set[int] = set()
         self.complete: Callable[[Sequence[Any]], None] | None = None
-        self.callback: Callable[[Any, int, int, Any], None] | None = None
-        self.called_for: set[tuple[int, int]] = set()
 
     def _call(self, name: str, *arguments: Any) -> None:
         self.calls.append((name, *arguments))
@@ -161,13 +140,6 @@ class FakeCupti(SimpleNamespace):
         self._call("activity_get_num_dropped_records", context, stream)
         ctypes.c_size_t.from_address(dropped).value = self.dropped
 
-    def activity_push_external_correlation_id(self, kind: int, number: int) -> None:
-        self._call("push", kind, number)
-
-    def activity_pop_external_correlation_id(self, kind: int) -> int:
-        self._call("pop", kind)
-        return 0
-
     def cuCtxSynchronize(self) -> int:  # noqa: N802 - the driver's name
         self._call("cuCtxSynchronize")
         return self.synchronised
@@ -182,28 +154,6 @@ class FakeCupti(SimpleNamespace):
             return FUNCTIONS[CallbackDomain(domain), function]
         except KeyError:
             raise cuptiError(1) from None
-
-    def subscribe(self, callback: Any, _userdata: Any) -> int:
-        self._call("subscribe")
-        self.callback = callback
-        return 77
-
-    def enable_callback(self, enable: int, subscriber: int, domain: int, callback: int) -> None:
-        self._call("enable_callback", enable, subscriber)
-        self.called_for.add((domain, callback))
-
-    def unsubscribe(self, subscriber: int) -> None:
-        self._call("unsubscribe", subscriber)
-        self.callback = None
-
-    def get_graph_node_id(self, node: int) -> int:
-        return 1 << 32 | node
-
-    def make_node(self, callback: CallbackIdResource, data: Any) -> None:
-        """A node of a graph is made."""
-        assert (CallbackDomain.RESOURCE, callback) in self.called_for
-        assert self.callback is not None
-        self.callback(None, CallbackDomain.RESOURCE, callback, data)
 
     def deliver(self) -> None:
         """Hand the buffers over, as CUPTI does when one is full."""
@@ -252,13 +202,6 @@ def marker(
     return SimpleNamespace(
         kind=int(ActivityKind.MARKER), flags_=flags, timestamp=time, id=number, object_kind=int(about), name=name,
         domain=domain, object_id=SimpleNamespace(pt=SimpleNamespace(process_id=1, thread_id=thread)),
-    )  # fmt: skip
-
-
-def external(number: int, correlation: int, kind: int = ExternalCorrelationKind.CUSTOM0) -> SimpleNamespace:
-    return SimpleNamespace(
-        kind=int(ActivityKind.EXTERNAL_CORRELATION), external_id=number, external_kind=int(kind),
-        correlation_id=correlation,
     )  # fmt: skip
 
 

@@ -198,9 +198,6 @@ def test_gpus_are_described(module: FakeCupti) -> None:
     assert (first.dram_bytes_per_s, first.l2_bytes, first.memory_bytes) == (3.35e12, 50 << 20, 80 << 30)
 
 
-CREATED, CLONED = fake.CallbackIdResource.GRAPHNODE_CREATED, fake.CallbackIdResource.GRAPHNODE_CLONED
-
-
 def test_graphs_whose_making_is_unknown_are_said(module: FakeCupti) -> None:
     trace = trace_of(module, [fake.kernel("k", 10, 20, graph_node_id=1 << 33 | 5)])
     assert trace.work["graph_node"].tolist() == [1 << 33 | 5]

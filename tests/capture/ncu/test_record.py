@@ -42,12 +42,14 @@ def profile(fake: FakeNcu, folder: Path, *, code: int = 0, error: TrtprofError |
 # --- which one ------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_one_on_the_path_is_taken(fake: FakeNcu) -> None:
     found = ncu.find()
     assert (found.path, found.version, found.version_text) == (fake.path, (2022, 3, 0, 0), "2022.3.0.0")
     assert "PATH" in found.why
 
 
+@pytest.mark.nightly
 def test_a_named_one_wins_and_must_answer(fake: FakeNcu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = FakeNcu(tmp_path / "other")
     monkeypatch.setenv(ncu.NCU_VARIABLE, str(other.path))
@@ -61,6 +63,7 @@ def test_a_named_one_wins_and_must_answer(fake: FakeNcu, tmp_path: Path, monkeyp
         ncu.find()
 
 
+@pytest.mark.nightly
 def test_of_the_usual_folders_the_newest_is_taken(
     fake: FakeNcu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +75,7 @@ def test_of_the_usual_folders_the_newest_is_taken(
     assert ncu.find().version == (2025, 10, 0, 0)
 
 
+@pytest.mark.nightly
 def test_none_and_an_old_one_are_said(fake: FakeNcu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.behave(version="NVIDIA (R) Nsight Compute Command Line Profiler\nVersion 2020.3.1.0 (build 1)\n")
     with pytest.raises(MissingError, match="too old") as caught:
@@ -83,6 +87,7 @@ def test_none_and_an_old_one_are_said(fake: FakeNcu, tmp_path: Path, monkeypatch
     assert ncu.NCU_VARIABLE in refused(caught.value)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("parameters", "capabilities", "allowed"),
     [
@@ -110,6 +115,7 @@ def test_counters_kept_to_administrators_are_said_before_anything_runs(
 # --- what it is asked -----------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_the_counters_of_a_run_are_read(fake: FakeNcu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_INJECTION64_PATH", "/another/tool.so")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
@@ -122,6 +128,7 @@ def test_the_counters_of_a_run_are_read(fake: FakeNcu, tmp_path: Path, monkeypat
     assert "CUDA_INJECTION64_PATH" not in environment
 
 
+@pytest.mark.nightly
 def test_the_command_names_functions_and_known_metrics(fake: FakeNcu, tmp_path: Path) -> None:
     fake.behave(query="Device NVIDIA RTX 4090 (AD102)\n-----\ndram__bytes_read   Counter   byte   # of\n  more words\n")
     profile(fake, tmp_path / "out")
@@ -133,12 +140,14 @@ def test_the_command_names_functions_and_known_metrics(fake: FakeNcu, tmp_path: 
     assert arguments[-len(PROGRAM) - 1 :] == [*PROGRAM, "0"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("told", [{"query_code": 1}, {"query": "==ERROR== no GPU"}])
 def test_all_metrics_are_asked_for_where_ncu_does_not_tell(fake: FakeNcu, told: dict[str, object]) -> None:
     fake.behave(**told)
     assert ncu.known_metrics(ncu.find()) == METRICS
 
 
+@pytest.mark.nightly
 def test_a_report_is_read_by_the_ncu_that_is_here(
     fake: FakeNcu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +174,7 @@ PERMISSION = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("told", "kind", "words"),
     [
@@ -190,6 +200,7 @@ def test_failures_are_explained(
     assert words in refused(caught.value)
 
 
+@pytest.mark.nightly
 def test_the_workers_own_error_comes_first(fake: FakeNcu, tmp_path: Path) -> None:
     own = CaptureError("the model does not run", why="its input is missing", fix="give it")
     with pytest.raises(CaptureError) as caught:
@@ -200,6 +211,7 @@ def test_the_workers_own_error_comes_first(fake: FakeNcu, tmp_path: Path) -> Non
     assert "error code (5)" in refused(caught.value)
 
 
+@pytest.mark.nightly
 def test_an_ncu_that_hangs_is_ended(fake: FakeNcu, tmp_path: Path) -> None:
     fake.behave(hang=True)
     (tmp_path / "out").mkdir()
@@ -210,6 +222,7 @@ def test_an_ncu_that_hangs_is_ended(fake: FakeNcu, tmp_path: Path) -> None:
     assert "did not end within 0.5 s" in refused(caught.value)
 
 
+@pytest.mark.nightly
 def test_the_table_of_an_earlier_run_is_not_taken_for_this_ones(fake: FakeNcu, tmp_path: Path) -> None:
     profile(fake, tmp_path / "out")
     fake.behave(options=["--csv"])

@@ -238,6 +238,7 @@ def test_the_child_does_one_phase_at_a_time(tmp_path: Path) -> None:
     assert any("no collector" in note for note in seen.notes)
 
 
+@pytest.mark.nightly
 def test_without_a_usable_cuda_provider_the_child_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     request = request_for(relu(tmp_path / "m.onnx", [4]), tmp_path)

@@ -624,6 +624,7 @@ def test_every_member_that_the_code_takes_of_the_module_is_on_the_list() -> None
     assert found <= known
 
 
+@pytest.mark.nightly
 def test_the_calls_of_cuda_are_those_of_the_real_bindings() -> None:
     """Their names, and how many arguments each takes."""
     real = pytest.importorskip("cuda.bindings.runtime", reason="the package cuda-bindings is not installed")

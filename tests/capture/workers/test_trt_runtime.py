@@ -51,6 +51,7 @@ def test_every_version_has_the_names_that_run_an_engine(version: str, tmp_path: 
     holds(asked_of(ASK, ["tensorrt_bindings"], path, stub_libraries(tmp_path, parse_version(version)[0])))
 
 
+@pytest.mark.nightly
 def test_tensorrt_rtx_has_them_too() -> None:
     if importlib.util.find_spec("tensorrt_rtx") is None:
         pytest.skip("the package tensorrt_rtx is not installed")
