@@ -11,18 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.benched import (
-    BEHIND,
-    CRASHES,
-    NAN,
-    OFF,
-    RIGHT,
-    ROWS,
-    UNWRITTEN,
-    Made,
-    entry,
-    written,
-)
+from tests.fakes.benched import BEHIND, CRASHES, NAN, OFF, RIGHT, ROWS, UNWRITTEN, Made, entry, written
 from tests.fakes.seeming_device import ADA, SeemingDevice, SeemingProducts
 from tests.fakes.stub_driver import stub_driver
 from trtprof.base.errors import CaptureError, MissingError, TrtprofError

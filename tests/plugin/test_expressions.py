@@ -35,11 +35,7 @@ def reals(seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 def off(
-    nodes: Sequence[NodeProto],
-    dtype: str,
-    outputs: Mapping[str, str],
-    arrays: Sequence[Any],
-    **more: Any,
+    nodes: Sequence[NodeProto], dtype: str, outputs: Mapping[str, str], arrays: Sequence[Any], **more: Any
 ) -> float:
     """The worst error of one kernel that has all these nodes."""
     inputs = {name: (dtype, ["N"]) for name in ("x", "z")[: len(arrays)]}

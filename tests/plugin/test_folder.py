@@ -8,15 +8,7 @@ from onnx import helper
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.records import SCHEMA_VERSION
 from trtprof.plugin import sizes
-from trtprof.plugin.folder import (
-    FILE,
-    KernelFiles,
-    OfRun,
-    PluginFolder,
-    kernel_files,
-    load,
-    save,
-)
+from trtprof.plugin.folder import FILE, KernelFiles, OfRun, PluginFolder, kernel_files, load, save
 from trtprof.plugin.kernel import Extra, Kernel
 from trtprof.plugin.task import Operand, Task
 

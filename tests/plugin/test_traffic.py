@@ -6,15 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.kernel_tasks import (
-    batched_gemv,
-    layer_norm,
-    linear,
-    masked_softmax,
-    reduction,
-    swish_gate,
-    transpose,
-)
+from tests.fakes.kernel_tasks import batched_gemv, layer_norm, linear, masked_softmax, reduction, swish_gate, transpose
 from trtprof.base.records import Traffic
 from trtprof.plugin import sizes
 from trtprof.plugin.kernel import Kernel, write

@@ -253,8 +253,7 @@ def _check_report(report: Path) -> None:
 def gpu_in(files: Files, device: int | None = None) -> tuple[str, str]:
     """The GPU that files were made on, and which kind of file says so; empty where none tells.
 
-    Args:
-        device: Which GPU of the capture is meant; None for the only one.
+    `device`: which GPU of the capture is meant; None for the only one.
     """
     if files.nsys is not None:
         names = {gpu.name for gpu in _described(files.nsys) if gpu.name and device in (None, gpu.device)}
@@ -298,11 +297,10 @@ def analyze(
 ) -> Run | Prediction:
     """Analyse an engine from files.
 
-    Args:
-        how: The ceilings asked for; ``precision`` ``fp32`` multiplies fp32 on the CUDA cores.
-        model: The shapes of the ONNX model, whose file is among ``files``; by default those of the engine.
-        device: Which GPU of a capture to look at; None for all that worked in it.
-        inferences: How many inferences a CSV of sums is of; None for what it tells itself.
+    `how`: the ceilings asked for; ``precision`` ``fp32`` multiplies fp32 on the CUDA cores. `model`: the shapes of the
+    ONNX model, whose file is among ``files``; by default those of the engine. `device`: which GPU of a capture to look
+    at; None for all that worked in it. `inferences`: how many inferences a CSV of sums is of; None for what it tells
+    itself.
     """
     counters = None
     if files.ncu is not None:
@@ -507,12 +505,7 @@ def _without_prices(measured: _Measured, named: NamedPlan, open_: _Open, words: 
 
 
 def _captured(
-    files: Files,
-    nsys: Path,
-    specs: Sequence[GpuSpec],
-    model: ModelRequest,
-    device: int | None,
-    inferences: int | None,
+    files: Files, nsys: Path, specs: Sequence[GpuSpec], model: ModelRequest, device: int | None, inferences: int | None
 ) -> _Measured:
     """What a capture tells."""
     from trtprof.analysis.sums import evidence_of_sums

@@ -70,8 +70,7 @@ def build(
 ) -> EngineBuild:
     """Build an engine of a model, and lead its layers back to ONNX nodes.
 
-    Args:
-        request: The model; every dynamic input gets a shape from here, or from the profiles of the options.
+    `request`: the model; every dynamic input gets a shape from here, or from the profiles of the options.
     """
     progress.stage("source")
     with request.opened(progress.detail) as loaded, gc_paused():
@@ -121,8 +120,7 @@ def load_engine(
 def bound(request: ModelRequest, loaded: LoadedModel, options: BuildOptions) -> tuple[Source, BuildOptions]:
     """The model with its shapes, and the options with a shape for every dynamic input.
 
-    Args:
-        options: How to build; its ``shapes`` are not read, and names in its profiles may hold one ``*``.
+    `options`: how to build; its ``shapes`` are not read, and names in its profiles may hold one ``*``.
     """
     if not options.profiles:
         source = request.bound(loaded)
@@ -195,8 +193,7 @@ def engine_of(
 ) -> EngineBuild:
     """Build the engine of a model, or take the one that is kept, and read its layers.
 
-    Args:
-        options: How to build, with a shape for every dynamic input.
+    `options`: how to build, with a shape for every dynamic input.
     """
     device = _device()
     with scratch_folder() as scratch:
@@ -227,8 +224,7 @@ def engine_of(
 def engine_at(loaded: LoadedModel, source: Source, precision: str, progress: Progress = SILENT) -> EngineBuild:
     """The engine that TensorRT-RTX builds of a model at a precision of a prediction.
 
-    Args:
-        precision: One of `cost.recast.PRECISIONS`; ``model``, ``fp32`` and ``tf32`` build what is in the file.
+    `precision`: one of `cost.recast.PRECISIONS`; ``model``, ``fp32`` and ``tf32`` build what is in the file.
     """
     progress.stage("engine")
     if precision in ("int8", "fp8"):

@@ -29,9 +29,8 @@ def export(
 ) -> ExportResult:
     """Export the PyTorch module that a spec names, check the result, and move it into place.
 
-    Args:
-        request: The spec, ``package.module:factory``, and how to export it.
-        output: The file; ``<factory>.onnx`` in the current folder by default.
+    `request`: the spec, ``package.module:factory``, and how to export it. `output`: the file; ``<factory>.onnx`` in the
+    current folder by default.
     """
     from trtprof.base import onnx_graph
     from trtprof.source.export import export_model, staged

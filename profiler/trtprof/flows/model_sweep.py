@@ -1,8 +1,6 @@
-"""The work of a model over a sweep of its dynamic dimensions, as a table and in closed form.
+"""The work of a model over a sweep of its dynamic dimensions, as an exact table and in closed form.
 
-The table is exact: at every point every op is priced by its cost function, with the shapes that it
-has there; ops that are the same but for their names are priced once. A closed form is a polynomial
-through a few such points that holds at all the others, those of the table included.
+A closed form is a polynomial through a few points that holds at all the others, those of the table included.
 """
 
 from __future__ import annotations
@@ -42,8 +40,7 @@ MAX_DEGREE = 4
 def sweep(request: ModelRequest, sweeps: Iterable[str]) -> Sweep:
     """Look at a model alone over a sweep of its dynamic dimensions.
 
-    Args:
-        sweeps: ``--sweep`` values, such as ``batch=1..64:x2``.
+    `sweeps`: ``--sweep`` values, such as ``batch=1..64:x2``.
     """
     axes = parse_sweeps(sweeps)
     with request.opened() as loaded, gc_paused():

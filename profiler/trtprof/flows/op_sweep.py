@@ -1,9 +1,4 @@
-"""The work, the arithmetic intensity and the time of one op over a sweep of its shape.
-
-A family of ops has named parameters, each with a default, and a function that makes the `Op` of a
-point. Any of them can be swept; several make every combination. At each point the op is priced by its
-cost function and set against the roofline of each device, without anything being built or run.
-"""
+"""The work, the arithmetic intensity and the time of one op over a sweep of its shape; nothing is built or run."""
 
 from __future__ import annotations
 
@@ -239,15 +234,9 @@ FAMILIES: Mapping[str, Family] = {
         ("batch", "in", "out"),
         "no bias; the weights are constant",
     ),
-    "matmul": Family(
-        "batched matrix product of two activations",
-        _parameters(batch=1, m=1024, n="m", k="m"),
-        _matmul,
-    ),
+    "matmul": Family("batched matrix product of two activations", _parameters(batch=1, m=1024, n="m", k="m"), _matmul),
     "gemv": Family(
-        "batched product of a matrix [m, k] and a vector [k] of its own",
-        _parameters(batch=4800, m=200, k=64),
-        _gemv,
+        "batched product of a matrix [m, k] and a vector [k] of its own", _parameters(batch=4800, m=200, k=64), _gemv
     ),
     "attention": Family(
         "attention",
@@ -255,12 +244,7 @@ FAMILIES: Mapping[str, Family] = {
         _attention,
         note="as one fused kernel: the scores do not leave the chip; no mask",
     ),
-    "pool": Family(
-        "max pooling",
-        _parameters(kernel=3, cin=64, **_MAP, stride=2, pad=_PAD),
-        _pool,
-        ("hw",),
-    ),
+    "pool": Family("max pooling", _parameters(kernel=3, cin=64, **_MAP, stride=2, pad=_PAD), _pool, ("hw",)),
     "elementwise": Family(
         "element-wise op",
         _parameters(op=Parameter("Add", BINARY + UNARY), elements=1 << 20),
@@ -361,10 +345,9 @@ def sweep_op(
 ) -> OpSweep:
     """Price an op at every combination of the values given, on each device.
 
-    Args:
-        values: Parameter -> values, from `parse_options`; what has several is swept, in this order.
-        cold: Charge every byte to DRAM. Otherwise the op runs again and again, and what the model of the last-level
-            cache finds there is charged at its bandwidth.
+    `values`: parameter -> values, from `parse_options`; what has several is swept, in this order. `cold`: charge every
+    byte to DRAM. Otherwise the op runs again and again, and what the model of the last-level cache finds there is
+    charged at its bandwidth.
     """
     filed, family = family_of(name)
     check_points({option: len(items) for option, items in values.items()}, "the sweep")

@@ -1,8 +1,6 @@
 """The stages in order: source -> engine -> capture -> align -> estimate -> diagnose -> report.
 
-`execute` runs the stages that need the model and the device and saves their artefacts, then hands
-the folder to `trtprof.flows.report`. A run that was cut short goes on with the first artefact that is
-missing.
+`execute` saves the artefacts of each stage; a run that was cut short goes on with the first one that is missing.
 """
 
 from __future__ import annotations
@@ -43,8 +41,7 @@ class _Place(NamedTuple):
 def execute(options: RunOptions, progress: Progress = SILENT, reports: Path = Path("reports")) -> RunFolder:
     """Run a model through all stages and save everything in a run folder.
 
-    Returns:
-        The folder, with ``report.json`` in it.
+    Returns: the folder, with ``report.json`` in it.
     """
     from trtprof.source.inputs import parse_load_inputs
 

@@ -25,10 +25,8 @@ def timed_on(
 ) -> dict[str, Measured]:
     """By slug, the rows of GPUs: those that are asked for, else those that `trtprof calibrate` timed.
 
-    Args:
-        asked: As ``--measured`` says: a file, or `NONE`; None where nobody said.
-        live: The GPU of ``specs`` that is here, whose own rows alone count; None takes the newest of any GPU of a
-            datasheet.
+    `asked`: as ``--measured`` says: a file, or `NONE`; None where nobody said. `live`: the GPU of ``specs`` that is
+    here, whose own rows alone count; None takes the newest of any GPU of a datasheet.
     """
     if asked == NONE:
         return {}
@@ -81,16 +79,11 @@ class Kept(NamedTuple):
 
 
 def time_kernels(
-    gpu: LiveGpu,
-    *,
-    progress: Progress = unheard,
-    seconds: float,
-    measure: TimeKernels | None = None,
+    gpu: LiveGpu, *, progress: Progress = unheard, seconds: float, measure: TimeKernels | None = None
 ) -> Kept:
     """Time kernels on a GPU and keep them beside its ceilings, for the runs and predictions to come.
 
-    Args:
-        seconds: For all of them.
+    `seconds`: for all of them.
     """
     from trtprof.hardware.cuda._kernels import ROW_LENGTHS
 
@@ -106,12 +99,7 @@ def time_kernels(
         from trtprof.hardware.cuda import kernel_times
 
         measure = kernel_times.time_kernels
-    found = measure(
-        gpu,
-        [shape_of(work) for work in works],
-        progress=progress,
-        seconds=seconds,
-    )
+    found = measure(gpu, [shape_of(work) for work in works], progress=progress, seconds=seconds)
     rows = [TimedWork(works[place], ns) for place, ns in sorted(found.times_ns.items())]
     kept = _keep(gpu, spec, rows, found, progress)
     if isinstance(found.stopped, KeyboardInterrupt):

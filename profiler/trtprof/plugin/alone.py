@@ -1,19 +1,11 @@
 """A kernel alone on a GPU: is it right there, and what does it take, beside what it is to replace?
 
-How it is done, all of it in a child process (`alone_worker`):
-
-* Every variant that the device can load is checked, with the sizes of the brief, and with small odd ones where
-  dimensions are open: outputs are poisoned twice, with different bytes, and held against float64 (`reference`).
-  Right is what is within the rounding floor as often as the kernel promises (`Kernel.most_error`), and what
-  SOL-ExecBench asks for besides: at least 99 % of the elements within 1e-2 + 1e-2 |y|, none of them NaN. What lies
-  before and behind an output is poisoned too, and must not be touched.
-* Before each timed launch its output is poisoned, and more than the L2 is read, so that its inputs come from DRAM and
-  nothing is left to be written. The inputs are others than those of the launch before it. The reading keeps the
-  device busy while the launch and two events are put on the stream: the host's time is in none of them.
-* The device is kept busy until its clock is up, and 10 launches warm up. The variant that was fastest in a race of
-  its own takes turns with the rival: A B, B A, A B ... With the last inputs its outputs are checked once more.
-
-**No GPU has run this yet.** What is tested is everything but the times: kernels are executed thread by thread in numpy.
+Every variant that the device can load is checked, at the sizes of the brief and at small odd ones where dimensions are
+open. Outputs are poisoned twice, with different bytes, and compared with float64 (`reference`): within the rounding
+floor as often as the kernel promises (`Kernel.most_error`), and, as SOL-ExecBench asks, at least 99 % of the elements
+within 1e-2 + 1e-2 |y|, none of them NaN, nothing written before or behind an output. Before each timed launch it
+is poisoned and more than the L2 is read, so that inputs come from DRAM; the host's time is in no launch. The fastest
+variant of a race of its own takes turns with the rival: A B, B A ... **No GPU has run this yet.**
 """
 
 from __future__ import annotations

@@ -17,17 +17,7 @@ import numpy as np
 from trtprof.base.errors import CaptureError, MissingError
 from trtprof.base.units import format_bytes, format_percent
 from trtprof.plugin import folder as plugin_folder
-from trtprof.plugin.alone import (
-    PAIRS,
-    RACE,
-    TIMED,
-    WARM_UPS,
-    Alone,
-    AlonePair,
-    AloneRequest,
-    Checked,
-    Rival,
-)
+from trtprof.plugin.alone import PAIRS, RACE, TIMED, WARM_UPS, Alone, AlonePair, AloneRequest, Checked, Rival
 from trtprof.plugin.folder import PluginFolder
 from trtprof.plugin.kernel import Kernel
 from trtprof.plugin.reference import Array, Expected, difference, evaluate, numpy_dtype
@@ -133,11 +123,7 @@ def opened(request: AloneRequest) -> Alone:
 
 
 def measure(request: AloneRequest, gpu: Device, flush: bytes, library: Library | None = None) -> Alone:
-    """Measure on a device; see `opened`.
-
-    Args:
-        library: Opens the library of products; None where there is none.
-    """
+    """Measure on a device; see `opened`. `library`: opens the library of products; None where there is none."""
     folder = Path(request.folder)
     bench = Bench(gpu, plugin_folder.load(folder), flush, request.seed)
     variants, left_out = bench.variants(folder)

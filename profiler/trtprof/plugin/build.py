@@ -1,13 +1,8 @@
-"""Kernels compiled for each architecture: what they take of an SM, and the share of DRAM's bandwidth that they draw.
+"""Kernels compiled for each architecture by NVRTC, without a GPU: what they take of an SM, and the bandwidth they draw.
 
-NVRTC compiles, and no GPU is needed. Of each architecture the machine code tells registers, spills and shared memory,
-and the PTX is what ships: with the lowest version that has its instructions, so that older drivers take it too.
-
-The share of the bandwidth is predicted by Little's law: what is under way at once, over the time that an answer takes.
-Answers take longer the more is asked for, so that the two limits, of what is under way and of the memory itself, are
-joined by a norm, as `drawn` says. Latencies and joint were fitted to bandwidths that others measured at each number of
-resident threads; a test holds them against those. Nothing else is modelled: the number of instructions, conflicts of
-banks and the order of blocks may cost more, never less.
+The PTX ships with the lowest version that has its instructions, so that older drivers take it too. The share of DRAM's
+bandwidth is that of Little's law: what is under way at once over the time that an answer takes, joined with the limit
+of memory by a norm (`drawn`), fitted to bandwidths that others measured. Nothing else is modelled.
 """
 
 from __future__ import annotations
@@ -100,8 +95,7 @@ def build(
 ) -> tuple[Built, ...]:
     """Compile kernels, for each architecture that NVRTC knows, and predict what they draw of the bandwidth.
 
-    Args:
-        architectures: Such as ``sm_89``.
+    `architectures`: such as ``sm_89``.
     """
     known = nvrtc.architectures()
     wanted = [
@@ -141,10 +135,7 @@ def compile_for(task: Task, kernel: Kernel, architecture: str) -> Compiled:
         raise nvrtc.CudaError(f"NVRTC's log tells no registers of {kernel.entry}: {made.log.strip()}")
     shared = re.search(r"(\d+) bytes smem", of_entry)
     return Compiled(
-        portable(made.ptx),
-        int(registers[1]),
-        int(spills[1]) + int(spills[2]),
-        int(shared[1]) if shared else 0,
+        portable(made.ptx), int(registers[1]), int(spills[1]) + int(spills[2]), int(shared[1]) if shared else 0
     )
 
 
@@ -161,7 +152,6 @@ def _build(
     of: Compiled,
     gpus: Sequence[GpuSpec],
 ) -> KernelBuild:
-    """What is said of a kernel on one architecture."""
     capability = f"{number_of(architecture) // 10}.{number_of(architecture) % 10}"
     threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
     dropped = f"it spills {of.spill_bytes} bytes a thread" if of.spill_bytes else ""

@@ -1,11 +1,7 @@
 """Pieces of CUDA C++ that kernels share: types, loads of 16 bytes, conversions, sums over a warp and a block.
 
-A template names the pieces that it uses, and `pieces` gives their text, each once, with what they need before them:
-
-    source = pieces("load", "block_sum", of=("fp16", "fp32")) + my_kernel
-
-Nothing is included and no type is used that a header defines, so that NVRTC and nvcc take the text alike. fp16 and bf16
-are kept as the bits of an ``unsigned short``: `widened` and `narrowed` write the conversions, `STORED` names the types.
+`pieces` gives the text of those that are named, each once, with what they need before them. Nothing is included, so
+that NVRTC and nvcc take the text alike; fp16 and bf16 are kept as the bits of an ``unsigned short``.
 """
 
 from __future__ import annotations

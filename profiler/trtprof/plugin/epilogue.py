@@ -94,10 +94,8 @@ def finish(
 ) -> str:  # fmt: skip
     """A function of the kernel from a sum and its place to what is written there.
 
-    Args:
-        dims: Of the result.
-        made: What ``first`` makes of ``total``.
-        added: A tensor that is added to ``made`` before those, and what it is multiplied by.
+    `dims`: of the result. `made`: what ``first`` makes of ``total``. `added`: A tensor that is added to ``made`` before
+    those, and what it is multiplied by.
     """
     task = members.task
     output = task.outputs[0]

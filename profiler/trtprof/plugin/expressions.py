@@ -1,11 +1,7 @@
 """Element-wise ops of ONNX, written as C++: one line a node.
 
-Floating point is computed in fp32, whatever a tensor is stored in, and integers in their own type. A body in fp16 or
-bf16 rounds after each op; a chain that keeps fp32 between the ops, and rounds only what it stores, is at least as
-accurate (and does not overflow on the way). Where the model itself casts to fp16 or bf16, it is rounded there.
-
-NaN, infinities and -0 are treated as ONNX's reference does. Functions are CUDA's own (``expf``, ``erff`` ...), which
-the compiler has without an include, at full precision as long as it is not told to be fast.
+Floating point is computed in fp32, whatever a tensor is stored in, integers in their own type; where the model itself
+casts to fp16 or bf16, it is rounded there. NaN, infinities and -0 are treated as ONNX's reference does.
 """
 
 from __future__ import annotations

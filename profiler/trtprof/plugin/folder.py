@@ -7,12 +7,9 @@ anyway (CUDA C++, PTX) lies in files of its own beside it, which it names.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import hashlib
-import os
 import re
-import shutil
-import stat
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -21,10 +18,9 @@ from typing import Any
 
 import msgspec
 
-from trtprof.base import scratch
 from trtprof.base.errors import MissingError, TrtprofError, UsageError
 from trtprof.base.input_file import stays_inside
-from trtprof.base.output_file import copy_file, write_file
+from trtprof.base.output_file import write_file
 from trtprof.base.record_file import decoded
 from trtprof.base.records import SCHEMA_VERSION, Work
 from trtprof.plugin.kernel import Kernel
@@ -32,7 +28,6 @@ from trtprof.plugin.task import Operand, Task
 from trtprof.runtime.nvrtc import first_line
 
 FILE = "plugin.json"
-_NEW = ".trtprof-new"  # The folder in that of a plugin where a new one is made; with a `FILE` it is whole
 _AGAIN = "write it again: trtprof plugin MODEL NODE -o FOLDER --force"
 
 
@@ -152,9 +147,6 @@ def kernel_files(kernel: Kernel, source: str, ptx: Mapping[str, str] = MappingPr
 
 def save(folder: Path, given: PluginFolder) -> Path:
     """Write `FILE`; the files that it names are their writers'."""
-    for name in named_files(given):
-        if not stays_inside(name):
-            raise ValueError(f"{name} is no file of a folder of its own")
     path = folder / FILE
     write_file(path, msgspec.json.format(msgspec.json.encode(given, order="deterministic"), indent=1) + b"\n")
     return path
@@ -162,7 +154,6 @@ def save(folder: Path, given: PluginFolder) -> Path:
 
 def load(folder: Path) -> PluginFolder:
     """Read a folder back."""
-    mend(folder)
     found = _document(folder)
     for name in named_files(found):
         if not (folder / name).exists():
@@ -193,87 +184,26 @@ def _document(folder: Path) -> PluginFolder:
 
 @contextmanager
 def making(folder: Path) -> Iterator[Path]:
-    """An empty folder in that of a plugin for the files of a new one, `FILE` the last of them."""
-    new = folder / _NEW
+    """Yield an empty folder for the files of a new plugin, `FILE` the last: with it they take those of the old one."""
     try:
-        new.mkdir(parents=True, exist_ok=True)
-        with scratch.in_use(new):
-            try:
-                yield new
-                for name in _names(new):
-                    if (folder / name).is_dir():
-                        (new / FILE).unlink()
-                        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
-                try:
-                    _move(new, folder)
-                except OSError:
-                    _move(new, folder)  # which may find room now that others are in their places
-            finally:
-                if not (new / FILE).is_file():
-                    shutil.rmtree(new, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".trtprof-", dir=folder) as made:
+            yield Path(made)
+            if (Path(made) / FILE).is_file():
+                _move(Path(made), folder)
     except OSError as error:
-        with suppress(OSError):
-            new.rmdir()  # where it takes no file
         raise _unplaced(error, folder) from None
 
 
-def mend(folder: Path, *, links: bool = False) -> None:
-    """Finish what was killed while a new plugin took the place of another, or remove what was not whole yet."""
-    new = folder / _NEW
-    if not new.is_dir() or new.is_symlink():
-        return
-    with suppress(scratch.InUseError):  # whoever makes it will finish it
-        try:
-            with scratch.in_use(new):
-                if not (new / FILE).is_file():
-                    shutil.rmtree(new, ignore_errors=True)
-                    return
-                here = folder.resolve()
-                if not links and not all((folder / name).resolve().is_relative_to(here) for name in _names(new)):
-                    raise UsageError(
-                        f"{folder} holds a plugin that is not in its place", why="links lead out of it", fix=_AGAIN
-                    )
-                _move(new, folder)
-        except OSError as error:
-            raise _unplaced(error, folder) from None
-
-
 def _move(new: Path, folder: Path) -> None:
-    """Move new files to their places and take out those of the old plugin, whose `FILE` tells them: it goes last."""
-    names = _names(new)
-    for name in names[:-1]:
-        _replace(new / name, folder / name)
-    try:
-        old = _own_files(_document(folder))
-    except TrtprofError:
-        old = set()
-    here = folder.resolve()
-    for name in old - _own_files(_document(new)):
-        if (folder / name).parent.resolve().is_relative_to(here):  # by no link
+    """Move new files to their places, `FILE` last, and remove those of the old plugin that the new one has not."""
+    names = sorted({path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file()} - {FILE})
+    with suppress(TrtprofError):
+        for name in _own_files(_document(folder)) - set(names):
             (folder / name).unlink(missing_ok=True)
-    _replace(new / names[-1], folder / names[-1])
-    shutil.rmtree(new, ignore_errors=True)
-
-
-def _names(new: Path) -> list[str]:
-    """Files of a new plugin that have not been moved yet; `FILE` is the last."""
-    names = {path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file()} - {scratch.IN_USE}
-    return [*sorted(names - {FILE}), FILE]
-
-
-def _replace(path: Path, place: Path) -> None:
-    """Move a file to a place; a link there stays one, and a file its permissions."""
-    place = place.resolve() if place.is_symlink() else place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileNotFoundError):
-        path.chmod(stat.S_IMODE(place.stat().st_mode))
-    try:
-        path.replace(place)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        copy_file(path, place)  # a link leads to another disk
-        path.unlink()
+    for name in (*names, FILE):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (new / name).replace(folder / name)
 
 
 def _own_files(given: PluginFolder) -> set[str]:

@@ -65,9 +65,8 @@ class _Line(NamedTuple):
 def formulas(ops: Sequence[Op], names: Mapping[str, str]) -> tuple[str, ...]:
     """What ops compute, a line each, in their order.
 
-    Args:
-        names: What operands are called, by the names of the tensors; others become ``t0``, ``t1``, ... Of a constant of
-            one element it may be its value.
+    `names`: what operands are called, by the names of the tensors; others become ``t0``, ``t1``, ... Of a constant of
+    one element it may be its value.
     """
     called = dict(names)
     given = len(names)

@@ -113,10 +113,8 @@ class Group:
 def groups(dims: Sequence[Dim], axes: Sequence[int], operands: Mapping[str, Sequence[bool]]) -> tuple[Group, ...]:
     """The dims of an iteration along some of its axes, merged as far as all operands allow.
 
-    Args:
-        dims: Of the whole iteration.
-        axes: Those to look at, ascending.
-        operands: By name, along which of ``dims`` each varies.
+    `dims`: of the whole iteration. `axes`: those to look at, ascending. `operands`: by name, along which of ``dims``
+    each varies.
     """
     found: list[Group] = []
     last = -1
@@ -141,10 +139,8 @@ def groups(dims: Sequence[Dim], axes: Sequence[int], operands: Mapping[str, Sequ
 def along(dims: Sequence[Dim], frame: Sequence[int], operand: Sequence[Dim]) -> tuple[bool, ...]:
     """Along which dims of an iteration an operand varies.
 
-    Args:
-        dims: Of the iteration.
-        frame: The axes that the operand's dims are aligned to, from the right.
-        operand: Its dims.
+    `dims`: of the iteration. `frame`: the axes that the operand's dims are aligned to, from the right. `operand`: its
+    dims.
     """
     found = [False] * len(dims)
     lead = len(operand) - len(frame)

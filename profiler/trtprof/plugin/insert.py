@@ -1,9 +1,7 @@
 """A plugin put into a model: custom nodes in the place of those that its kernel computes.
 
-A custom node is found by TensorRT as a plugin, by its op type and its attributes ``plugin_namespace`` and
-``plugin_version``. It also has a model-local function of the same name, the original nodes, for runtimes that know no
-plugin: one file serves ONNX Runtime, TensorRT-RTX and TensorRT. A release of TensorRT that prefers the function to the
-plugin needs the file without it.
+TensorRT finds it by op type and the attributes ``plugin_namespace`` and ``plugin_version``; other runtimes use the
+model-local function of the same name, which holds the original nodes.
 """
 
 from __future__ import annotations
@@ -46,11 +44,8 @@ def insert(
 ) -> Inserted:
     """Write a model with a plugin at some places.
 
-    Weights beside the model are copied beside the new one, never read.
-
-    Args:
-        places: Where; see `select.alike`. None may have a node of another.
-        force: Whether a file that is there is written over, which the original never is.
+    Weights beside the model are copied beside the new one, never read. `places`: where; see `select.alike`. None may
+    have a node of another. `force`: whether a file that is there is written over, which the original never is.
     """
     _check_path(model, path, force=force)
     changed = model.copy()

@@ -102,7 +102,6 @@ def compile_library(
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
-    """Run nvcc."""
     try:
         done = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",

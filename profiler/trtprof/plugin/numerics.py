@@ -90,18 +90,9 @@ def signature(task: Task, kernel: Kernel, program: Program) -> str:
 
 
 def execute(
-    kernel: Kernel,
-    program: Program,
-    trial: Trial,
-    inputs: Sequence[Array],
-    *,
-    blocks: Sequence[int] | None = None,
+    kernel: Kernel, program: Program, trial: Trial, inputs: Sequence[Array], *, blocks: Sequence[int] | None = None
 ) -> Execution:
-    """Execute a kernel.
-
-    Args:
-        inputs: The values, in the order of the task.
-    """
+    """Execute a kernel. `inputs`: the values, in the order of the task."""
     task = trial.task
     memory = Memory()
     arguments: list[int] = []
@@ -143,11 +134,7 @@ def tried(
     *,
     blocks: Sequence[int] | None = None,
 ) -> Outcome:
-    """Execute a kernel and compare what it leaves.
-
-    Args:
-        inputs: The values, in the order of the task.
-    """
+    """Execute a kernel and compare what it leaves. `inputs`: the values, in the order of the task."""
     wrong = signature(trial.task, kernel, program)
     if wrong:
         return Outcome(False, None, 0, wrong)
@@ -207,9 +194,8 @@ def check(
 ) -> tuple[CheckStep, tuple[NumericCase, ...]]:
     """Try kernels on many inputs.
 
-    Args:
-        ptx: What ships, by tactic and architecture (``sm_89``). What is the same for two architectures is tried once.
-        seconds: After how many no further trial begins.
+    `ptx`: what ships, by tactic and architecture (``sm_89``). What is the same for two architectures is tried once.
+    `seconds`: after how many no further trial begins.
     """
     began = time.perf_counter()
     bench = _Bench(task, kernels, ptx, compile_source)

@@ -85,5 +85,4 @@ def cuda_of(version: tuple[int, int]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text for a cell of a table."""
     return " ".join(text.split()).replace("|", r"\|")

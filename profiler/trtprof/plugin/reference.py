@@ -93,11 +93,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 
 
 def evaluate(task: Task, inputs: Sequence[Array]) -> tuple[Expected, ...]:
-    """What the outputs of a task are to be.
-
-    Args:
-        inputs: One array an operand, in its order and its dtype.
-    """
+    """What the outputs of a task are to be. `inputs`: one array an operand, in its order and its dtype."""
     given = {
         operand.name: _Known(array.astype(np.float64) if is_float(operand.dtype) else array)
         for operand, array in zip(task.inputs, inputs, strict=True)
@@ -112,9 +108,7 @@ def evaluate(task: Task, inputs: Sequence[Array]) -> tuple[Expected, ...]:
 def difference(expected: Expected, got: Array, where: Array | None = None) -> Difference:
     """How far an output is from what is expected.
 
-    Args:
-        got: The output, in its dtype.
-        where: Which elements are compared; all of them by default.
+    `got`: the output, in its dtype. `where`: which elements are compared; all of them by default.
     """
     known = np.isfinite(expected.floor) if where is None else np.isfinite(expected.floor) & where
     value = expected.value.astype(np.float64)

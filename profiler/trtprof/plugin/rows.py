@@ -1,15 +1,9 @@
 """Element-wise ops and reductions over the same axes, as one kernel: softmax, normalisations, sums and what is around.
 
-The dims of the data are those that are reduced, the **columns**, and the others, the **rows**. A value is of an
-element, or of a row: what a reduction gives, and what follows from that alone. Between two reductions lies a **pass**
-over the columns. Threads that share a row keep what a later pass needs in registers where the row is short enough, so
-that the data crosses DRAM once; for longer rows each pass reads it again.
-
-Two mappings of threads:
-
-- rows: the data is contiguous along the columns. Neighbouring threads take neighbouring packs of 16 bytes of one row.
-- columns: it is contiguous along the rows. Neighbouring threads take neighbouring rows, so that a warp reads 32
-  neighbouring elements at once; threads above one another share a row through shared memory.
+The reduced dims of the data are the **columns**, the others the **rows**. Between two reductions lies a **pass** over
+the columns; short rows stay in registers from one pass to the next. Mapping ``rows``: the data is contiguous along the
+columns, and neighbouring threads take packs of 16 bytes of one row. ``columns``: it is contiguous along the rows, and
+neighbouring threads take neighbouring rows; threads above one another share a row through shared memory.
 """
 
 from __future__ import annotations
@@ -45,16 +39,7 @@ from trtprof.plugin.expressions import (
     opset_of,
     stored,
 )
-from trtprof.plugin.indexing import (
-    Extent,
-    Names,
-    Walk,
-    along,
-    extent,
-    grid_of,
-    groups,
-    nbytes,
-)
+from trtprof.plugin.indexing import Extent, Names, Walk, along, extent, grid_of, groups, nbytes
 from trtprof.plugin.kernel import Kernel, NotFitError
 from trtprof.plugin.sizes import Size
 from trtprof.plugin.task import Operand, Task

@@ -112,10 +112,8 @@ def alike(model: Model, task: Task, only: Collection[str] = ()) -> Alike:
     """All places of a model where the nodes of a task stand, as it has them, or others that are the same.
 
     The same are op types, attributes, dtypes, shapes (whatever dimensions without a number are called), which inputs
-    are constants, and the constants of the body.
-
-    Args:
-        only: Names of nodes: places with none of them are left; empty for all.
+    are constants, and the constants of the body. `only`: names of nodes: places with none of them are left; empty for
+    all.
     """
     pattern = [model.named(name) for name in task.nodes]
     main = pattern[_main(model, pattern)]

@@ -1,8 +1,6 @@
 """A task, its kernels and what they were compiled to: all that a plugin is written from, in either form.
 
-TensorRT hands a kernel its inputs, then 32-bit integers, then its outputs, and looks at nothing: with an argument too
-many, too few or in another order it computes nonsense without a word. So `Specification.check` reads the parameters out
-of the CUDA text and out of every PTX before anything is written.
+TensorRT checks no arguments: `Specification.check` reads the parameters out of the CUDA text and out of every PTX.
 """
 
 from __future__ import annotations

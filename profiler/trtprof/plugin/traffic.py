@@ -1,9 +1,7 @@
 """The sectors of memory that a kernel moves, counted while it is executed, beside what is predicted.
 
-Predicted is what the kernel says that it reads (`Kernel.reads`; each operand once where it says nothing) and each
-output once. Counted are different sectors of 32 bytes, over the whole launch or a part of it: what DRAM gives to a
-kernel whose blocks share a cache. What L1 is asked for is more where threads of a warp lie apart, or read the same
-element one after the other; that costs nothing until L1 is busy all the time.
+Predicted: what the kernel says that it reads (`Kernel.reads`; else each operand once), and each output once. Counted:
+different sectors of 32 bytes over the whole launch, or a part of it.
 """
 
 from __future__ import annotations

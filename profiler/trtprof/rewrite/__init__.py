@@ -54,8 +54,7 @@ def rewrite(name: str, title: str, *, answers: tuple[str, ...] = (), exact: bool
 def apply(chosen: Rewrite, model: ir.Model, only: Collection[str] | None = None) -> tuple[Site, ...]:
     """Rewrite a model in place wherever the rewrite fits, in its subgraphs too, until it fits nowhere.
 
-    Args:
-        only: Names of nodes; a place is left alone if none of its nodes is among them. None for all places.
+    `only`: names of nodes; a place is left alone if none of its nodes is among them. None for all places.
     """
     from trtprof.rewrite.edit import Edit
 

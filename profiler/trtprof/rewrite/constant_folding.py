@@ -78,7 +78,6 @@ def _of_shapes(node: ir.Node, edit: Edit) -> list[Array] | None:
 
 
 def _numbers(dims: Any) -> list[int] | None:
-    """Dimensions if all are numbers."""
     return list(dims) if all(isinstance(dim, int) for dim in dims) else None
 
 

@@ -27,10 +27,7 @@ class Site(NamedTuple):
 
 
 class Edit:
-    """The one way for rewrites to look at a model and to change it.
-
-    Nodes made by `node` belong to nothing until `replace` puts them in.
-    """
+    """The one way for rewrites to look at a model and to change it."""
 
     def __init__(self, model: ir.Model, only: Collection[str] | None = None) -> None:
         self._model = model
@@ -151,8 +148,7 @@ class Edit:
     ) -> Any:
         """A new node: its output, or its outputs where there are several.
 
-        Args:
-            attributes: By name; those that are None are left out.
+        `attributes`: by name; those that are None are left out.
         """
         given = {name: value for name, value in (attributes or {}).items() if value is not None}
         made = ir.Node("", op_type, inputs, ir.convenience.convert_attributes(given), num_outputs=outputs)
@@ -185,12 +181,9 @@ class Edit:
     def resized(self, value: ir.Value, dims: Sequence[int | str | None], kept: int = 0) -> ir.Value | None:
         """A new Reshape to these dimensions.
 
-        Args:
-            dims: Of the result: numbers, or a name or None where there is none.
-
-        Returns:
-            None where a Reshape cannot say it for every input: two dimensions behind the kept ones have no number, or
-                one has none and a kept one may be empty.
+        `dims`: of the result: numbers, or a name or None where there is none. Returns: none where a Reshape cannot say
+        it for every input: two dimensions behind the kept ones have no number, or one has none and a kept one may be
+        empty.
         """
         head, tail = dims[:kept], dims[kept:]
         known = [dim for dim in tail if isinstance(dim, int)]
@@ -248,8 +241,7 @@ class Edit:
     def replace(self, before: Sequence[ir.Node], values: Mapping[ir.Value, ir.Value]) -> bool:
         """Put the new nodes in the place of old ones.
 
-        Args:
-            before: The old nodes, all of the graph that is looked at, in the order in which they stand.
+        `before`: the old nodes, all of the graph that is looked at, in the order in which they stand.
         """
         if any(node.graph is not self._graph for node in before):
             return False
@@ -371,7 +363,6 @@ def _read(node: ir.Node) -> bool:
 
 
 def _graphs_in(node: ir.Node) -> list[ir.Graph]:
-    """The graphs that a node has as attributes."""
     found: list[ir.Graph] = []
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH:

@@ -130,7 +130,6 @@ def _sum(edit: Edit, value: ir.Value, constant: float, near: float) -> tuple[ir.
 
 
 def _cubic(edit: Edit, factors: tuple[ir.Value, ...], x: ir.Value, near: float) -> Product | None:
-    """Is x + 0.044715 * x^3, or x times 1 + 0.044715 * x^2."""
     if len(factors) == 1:
         made = edit.producer(factors[0], "Add") if edit.used_once(factors[0]) else None
         if made is None or x not in made.inputs:

@@ -96,11 +96,7 @@ def transpose_through(node: ir.Node, edit: Edit) -> None:
 
 
 class Region:
-    """Ops that are to work on another order of the dimensions.
-
-    Args:
-        perm: The order in which that is to be had.
-    """
+    """Ops that are to work on another order of the dimensions. `perm`: the order in which that is to be had."""
 
     def __init__(self, edit: Edit, start: ir.Value, perm: Perm, graph: ir.Graph) -> None:
         self._edit = edit

@@ -38,10 +38,10 @@ def model(path: Path, *shape: int | str | None, to: float = 1.0, external: str =
     return path
 
 
-def read(folder: Path, text: str, targets: str = TARGETS, known: Path | None = None) -> Expanded:
+def read(folder: Path, text: str, targets: str = TARGETS) -> Expanded:
     file = folder / "fleet.toml"
     file.write_text(text + "\n" + targets)
-    return expand(manifest.read(file), known)
+    return expand(manifest.read(file))
 
 
 def mistake(folder: Path, text: str, targets: str = TARGETS) -> str:

@@ -19,12 +19,12 @@ from tests.fakes.fleets import digest
 from tests.fakes.support import ROOT, SAMPLES
 from trtprof.base.records import FleetCell, FleetRow, FleetVerb
 from trtprof.flows.fleet import HowToRun, local, local_worker, work
+from trtprof.flows.fleet.contents import content_of
 from trtprof.flows.fleet.execute import Answered, Task
 from trtprof.flows.fleet.local import BASE_BYTES, LocalExecutor
 from trtprof.flows.fleet.local_worker import answered
 from trtprof.flows.fleet.schedule import schedule
 from trtprof.flows.fleet.store import Store
-from trtprof.flows.fleet.travel import content_at
 
 pytestmark = pytest.mark.nightly
 
@@ -33,7 +33,7 @@ FAKE = "tests.fakes.fleet_worker"
 
 def task(name: str, verb: FleetVerb = "predict", path: str = "", **fields: Any) -> Task:
     key = digest(name, verb)
-    sha256 = content_at(Path(path)) if path else key
+    sha256 = content_of(Path(path)).sha256 if path else key
     cell = FleetCell(
         key=key, group=key, model=name, path=path or f"{name}.onnx", sha256=sha256, target="l4", verb=verb, gpu="l4",
         trtprof="0", **fields,

@@ -1,9 +1,4 @@
-"""A fleet: one question of many models on many targets, in a folder that survives every interruption.
-
-`manifest` reads what is asked, `cells` makes every combination of it, `store` keeps what came of each, `work` answers
-some at once, `execute` says what an executor is (`local`: processes; `on_ray`: a cluster), `schedule` brings all of
-them together, and `summary` looks at what came out.
-"""
+"""A fleet: one question of many models on many targets, in a folder that survives every interruption."""
 
 from __future__ import annotations
 
@@ -36,20 +31,16 @@ def plan(manifest: Path, place: str = "", shard: tuple[int, int] = (1, 1)) -> tu
     """What a manifest asks; with the folder of a fleet, how much of it is answered there.
 
     Before any cell is done a few predictions are tried, which takes a second, to tell about how long all will take.
-
-    Args:
-        place: Folder or URI of the fleet, which need not be there yet; empty: nothing is done.
+    `place`: folder or URI of the fleet, which need not be there yet; empty: nothing is done.
     """
     from trtprof.flows.fleet import progress, trial
     from trtprof.flows.fleet.cells import expand, in_shard
-    from trtprof.flows.fleet.contents import KNOWN, Contents
+    from trtprof.flows.fleet.contents import content_of
     from trtprof.flows.fleet.manifest import read
     from trtprof.flows.fleet.store import Store
     from trtprof.hardware.device import host_cpu
-    from trtprof.hardware.store import default_cache_dir
 
-    known = default_cache_dir() / KNOWN
-    expanded = expand(read(manifest), known)
+    expanded = expand(read(manifest))
     cells = [cell for cell in expanded.cells if in_shard(cell, *shard)]
     workers = max(host_cpu().cores, 1)
     store = Store(place) if place else None
@@ -57,10 +48,7 @@ def plan(manifest: Path, place: str = "", shard: tuple[int, int] = (1, 1)) -> tu
     pace = progress.Pace()
     if not any(cell.key in state.done for cell in cells):
         left = [cell for cell in cells if cell.key not in state.failed]
-        with Contents(known) as contents:
-            nodes = {
-                cell.model: contents.of(Path(cell.path)).nodes for cell in {each.model: each for each in left}.values()
-            }
+        nodes = {cell.model: content_of(Path(cell.path)).nodes for cell in {each.model: each for each in left}.values()}
         pace = trial.tried(left, nodes)
     if store is None:
         return progress.counted(expanded.asked, cells, pace=pace, workers=workers, notes=expanded.notes), expanded
@@ -79,8 +67,7 @@ def run(
 ) -> FleetPlan:
     """Answer every cell of a manifest that has no row yet; what is done stays done, whatever interrupts it.
 
-    Args:
-        watch: Told how far it is, some times a second.
+    `watch`: told how far it is, some times a second.
     """
     from trtprof.flows.fleet import running
 

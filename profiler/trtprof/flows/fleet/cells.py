@@ -20,7 +20,7 @@ from trtprof.base.errors import UsageError
 from trtprof.base.records import SCHEMA_VERSION, FleetCell, FleetVerb, GpuSpec
 from trtprof.base.text_file import is_unicode
 from trtprof.base.units import format_names
-from trtprof.flows.fleet.contents import Content, Contents
+from trtprof.flows.fleet.contents import Content, content_of
 from trtprof.flows.fleet.manifest import Manifest, Mistakes, ModelEntry, TargetEntry, options_on, precisions_on
 from trtprof.source.request import ModelRequest
 from trtprof.source.shapes import batch_axes, bind_shapes, parse_shapes
@@ -69,19 +69,13 @@ class Expanded(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def expand(manifest: Manifest, known: Path | None = None) -> Expanded:
-    """Every cell of a manifest.
-
-    Args:
-        known: A file that keeps digests and inputs of models by path, size and time of change; it is read and written
-            anew. None: every file is read.
-    """
+def expand(manifest: Manifest) -> Expanded:
+    """Every cell of a manifest."""
     mistakes = Mistakes(manifest.path.name, manifest.lines)
     meant = [_files_of(manifest, entry, mistakes) for entry in manifest.models]
     mistakes.tell()
     notes: list[str] = []
-    with Contents(known) as contents:
-        models = _models(manifest, meant, contents, mistakes, notes)
+    models = _models(manifest, meant, mistakes, notes)
     cells = _Cells(manifest, mistakes)
     _check_count(manifest, meant, mistakes)
     mistakes.tell()
@@ -230,15 +224,14 @@ def _globbed(folder: Path, pattern: Path) -> Iterator[str]:
 
 
 def _models(
-    manifest: Manifest, meant: Sequence[Sequence[Path]], contents: Contents, mistakes: Mistakes, notes: list[str]
+    manifest: Manifest, meant: Sequence[Sequence[Path]], mistakes: Mistakes, notes: list[str]
 ) -> dict[Path, _Model]:
-    """The model of each file. Files with one content are one model."""
     by_content: dict[str, _Model] = {}
     found: dict[Path, _Model] = {}
     alike: dict[Path, Path] = {}
     for entry, paths in zip(manifest.models, meant, strict=True):
         for path in paths:
-            content = contents.of(path)
+            content = content_of(path)
             model = by_content.setdefault(content.sha256, _Model(path, content, []))
             if found.setdefault(path, model) is model and model.path != path and model.path.resolve() != path.resolve():
                 alike.setdefault(path, model.path)

@@ -1,19 +1,10 @@
 """Who works on what: claims of schedulers on groups of cells, as files that every file system can keep.
 
 A claim is an empty file ``claims/GROUP.OWNER``; it counts while ``claims/OWNER.alive`` was written within the lease.
-A scheduler writes its claims, then lists all of them once. On a group where it sees the claim of another *living*
-owner beside its own it withdraws its own; otherwise the group is its.
-
-Why never two hold one group: each wrote its claim before it listed. Of the two writes one was first, say that of A.
-B listed after its own write, so after A's, too, and a listing shows all that was there when it began: B saw A's claim
-and withdrew, unless A was dead to it. No exclusive create is needed, no rename, no lock, no clock of this machine:
-what is compared are times that the file system itself gave to files, of which B wrote the newest just then.
-
-What when A is taken for dead and wakes (a machine that slept, SIGCONT)? A knows by its own clock, which is read
-before each write of ``A.alive`` and so runs ahead of what others see, that its last sign of life is old. Its claims
-are then in doubt until it has written ``A.alive`` anew and *then* listed: if B's listing was before that write, B's
-claim was, too, and A sees it and withdraws; if it was after, B saw A alive and withdrew. When B was done already and
-let go, A finds its own claim gone: who takes a group over deletes the claims of the dead on it before it lets go.
+A scheduler writes its claims, then lists all of them once, and withdraws where it sees that of another living owner.
+Never two hold one group: each wrote before it listed, so the second to write saw the first. Times are those that the
+file system gave to files. Who wakes after its lease writes ``OWNER.alive`` anew and lists again before it goes on; who
+takes a group over deletes the claims of the dead on it before it lets go.
 """
 
 from __future__ import annotations

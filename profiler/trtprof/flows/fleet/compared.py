@@ -27,9 +27,8 @@ def compare(
 ) -> FleetComparison:
     """What changed between two fleets; of each the rows of what it asks now.
 
-    Args:
-        before: A folder or a URI; ``FOLDER@0.1.0``: what that version of trtprof answered of what it asks now.
-        gates: ``--gate`` values; see `compare.fleet_gates`.
+    `before`: A folder or a URI; ``FOLDER@0.1.0``: what that version of trtprof answered of what it asks now. `gates`:
+    ``--gate`` values; see `compare.fleet_gates`.
     """
     from trtprof.compare import fleet_gates, fleets
 

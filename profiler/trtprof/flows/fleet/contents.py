@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import time
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
-from trtprof import __version__
 from trtprof.base.errors import TrtprofError
-from trtprof.base.output_file import replace_file
 from trtprof.base.records import Tensor
-
-KNOWN = "fleet-models.json"  # In the folder of caches: what model files were found to hold
-_MOST_KEPT = 20_000  # Files that are remembered; of more, those that were not asked for longest are forgotten
-_SETTLED_NS = 2_000_000_000
-"""A file that was changed so short a time ago may change again without another time of change."""
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,62 +39,15 @@ class Looked(msgspec.Struct, frozen=True):
         return bool(self.stamps) and all(_stamp(Path(stamp.path)) == stamp for stamp in self.stamps)
 
 
-class _Known(msgspec.Struct, frozen=True):
-    trtprof: str
-    files: dict[str, Looked]
+_SEEN: dict[str, Looked] = {}
 
 
-class Contents:
-    """What files hold; read at most once, and not at all where it is known from before.
-
-    Args:
-        known: The file that keeps it; None for none. One that cannot be read or written is as good as none.
-    """
-
-    def __init__(self, known: Path | None) -> None:
-        self._known = known
-        self._before: dict[str, Looked] = {}
-        self._now: dict[str, Looked] = {}
-        self._changed = False
-        if known is not None:
-            with contextlib.suppress(OSError, msgspec.DecodeError, ValueError):
-                found = msgspec.json.decode(known.read_bytes(), type=_Known)
-                self._before = found.files if found.trtprof == __version__ else {}
-
-    def __enter__(self) -> Contents:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._keep()
-
-    def of(self, path: Path) -> Content:
-        """What a file holds; of one that cannot be read, its digest is that of its path."""
-        name = str(path)
-        if name in self._now:
-            return self._now[name].content
-        kept = self._before.get(name)
-        if kept is None or not kept.stands:
-            kept = look(path)
-            self._changed = True
-        self._now[name] = kept
-        return kept.content
-
-    def _keep(self) -> None:
-        if self._known is None or not self._changed:
-            return
-        latest = time.time_ns() - _SETTLED_NS
-        files = {name: kept for name, kept in self._before.items() if name not in self._now} | {
-            name: kept
-            for name, kept in self._now.items()
-            if kept.stamps and all(stamp.mtime_ns < latest for stamp in kept.stamps)
-        }
-        known = _Known(__version__, dict(list(files.items())[-_MOST_KEPT:]))
-        with contextlib.suppress(OSError):  # files are read again, then
-            self._known.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(self._known, msgspec.json.encode(known))
+def content_of(path: Path) -> Content:
+    """What a file holds, read once by a process unless it changes; without one, its digest is that of its path."""
+    seen = _SEEN.get(str(path))
+    if seen is None or not seen.stands:
+        seen = _SEEN[str(path)] = look(path)
+    return seen.content
 
 
 def _stamp(path: Path) -> _Stamp | None:

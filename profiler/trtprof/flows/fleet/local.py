@@ -1,9 +1,4 @@
-"""Cells executed by processes of this machine: predictions side by side, a build or a run alone.
-
-As many processes predict as there are cores, and as memory carries: that which is free (within the limits of the
-process's cgroup), over what one needs, which is `BASE_BYTES` and the file of the largest model. A build or a run has
-the machine to itself, since what runs beside a measurement is in it; predictions come first.
-"""
+"""Cells executed by processes of this machine: predictions side by side, a build or a run alone and last."""
 
 from __future__ import annotations
 
@@ -55,11 +50,7 @@ class _Busy(NamedTuple):
 
 
 class LocalExecutor:
-    """See `execute.Executor`.
-
-    Args:
-        workers: Processes that predict; 0: as many as cores and memory carry.
-    """
+    """See `execute.Executor`. `workers`: processes that predict; 0: as many as cores and memory carry."""
 
     def __init__(
         self,

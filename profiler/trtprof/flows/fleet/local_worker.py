@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from trtprof.base.records import FleetRow
+from trtprof.flows.fleet.contents import content_of
 from trtprof.flows.fleet.execute import Task
-from trtprof.flows.fleet.travel import content_at
 from trtprof.flows.fleet.work import answer, failed
 from trtprof.runtime import child
 
@@ -37,7 +37,7 @@ def answered(task: Task, scratch: Path) -> tuple[FleetRow, ...]:
 
 def _changed(task: Task) -> tuple[FleetRow, ...]:
     cell = task.cells[0]
-    if content_at(Path(cell.path)) == cell.sha256:
+    if content_of(Path(cell.path)).sha256 == cell.sha256:
         return ()
     return failed(
         task,

@@ -178,7 +178,6 @@ class Mistakes:
 
 
 def _known(lines: Mapping[str, int], place: str) -> str:
-    """A place, or what it is a part of, whose line is known."""
     while place and place not in lines:
         place = place[: max(place.rfind("."), place.rfind("["), 0)]
     return place

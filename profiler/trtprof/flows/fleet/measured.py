@@ -8,15 +8,7 @@ from typing import Any
 from trtprof.analysis.plan import PricedPlan
 from trtprof.base import run_folder
 from trtprof.base.fleet_table import most
-from trtprof.base.records import (
-    FleetKernel,
-    FleetLoss,
-    GpuSpec,
-    LayerResult,
-    PluginCandidate,
-    Run,
-    least_sure,
-)
+from trtprof.base.records import FleetKernel, FleetLoss, GpuSpec, LayerResult, PluginCandidate, Run, least_sure
 from trtprof.base.run_folder import RunFolder
 from trtprof.capture.gpu_record import GpuArtefact
 from trtprof.compare.latency import latency_interval

@@ -1,11 +1,7 @@
 """Cells executed on a Ray cluster: what is asked and the rows travel as JSON, nothing of either is code.
 
-A task asks for what its target says: one of a custom resource, GPUs. A build or a run takes its share of the CPUs of
-such a node, too, so that nothing is predicted beside a measurement; one that any node may run takes all CPUs of a
-node of the largest kind. Several predictions go in one Ray task. Ray decides where; only a task that came to nothing
-on a node is asked elsewhere, where another node would do.
-
-A model is looked for on its node at its path, by content; where it is not, its files travel as objects of the cluster.
+A build or a run takes its share of the CPUs of its node, so that nothing is predicted beside a measurement. A model
+that is not on its node, by content, travels as objects of the cluster.
 """
 
 from __future__ import annotations
@@ -30,6 +26,7 @@ from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.records import FleetCell
 from trtprof.base.scratch import scratch_folder
 from trtprof.flows.fleet import ray_worker, travel
+from trtprof.flows.fleet.contents import content_of
 from trtprof.flows.fleet.execute import INSTALL_RAY, Answered, Task
 from trtprof.flows.fleet.ray_worker import Ask, Probe, Reply
 from trtprof.flows.fleet.work import failed
@@ -400,7 +397,7 @@ class RayExecutor:
             self._models.move_to_end(cell.sha256)
             return
         path = Path(cell.path)
-        if travel.content_at(path) != cell.sha256:
+        if content_of(path).sha256 != cell.sha256:
             raise ValueError("it was changed since the fleet was planned" if path.is_file() else "it is not there")
         used = {each.cells[0].sha256 for batch in self._batches.values() for each in batch.left}
         for sha256 in [sha256 for sha256 in self._models if sha256 not in used]:
@@ -612,8 +609,7 @@ def connect(
 ) -> RayExecutor:
     """An executor on a Ray cluster that runs.
 
-    Args:
-        address: ``auto`` for the one that Ray finds, ``HOST:PORT``, or ``ray://HOST:PORT`` of a Ray client.
+    `address`: ``auto`` for the one that Ray finds, ``HOST:PORT``, or ``ray://HOST:PORT`` of a Ray client.
     """
     ray = require()
     client = address.startswith("ray://")

@@ -66,10 +66,7 @@ def counted(
     failures: Sequence[FleetRow] = (),
     notes: Sequence[str] = (),
 ) -> FleetPlan:
-    """What of some cells is done, has failed and is left.
-
-    Predictions share ``workers`` processes.
-    """
+    """What of some cells is done, has failed and is left. Predictions share ``workers`` processes."""
     count: dict[str, Counter[str]] = defaultdict(Counter)
     seconds: dict[str, float] = defaultdict(float)
     unknown: set[str] = set()

@@ -20,6 +20,7 @@ from trtprof import __version__
 from trtprof.base.errors import TrtprofError
 from trtprof.base.records import FleetCell, FleetRow
 from trtprof.flows.fleet import travel
+from trtprof.flows.fleet.contents import content_of
 from trtprof.flows.fleet.execute import Task
 from trtprof.flows.fleet.work import RUN, answer
 
@@ -135,7 +136,7 @@ def _model(cell: FleetCell, models: Sent, folder: travel.NodeFolder, stack: Exit
 
 
 def _is_here(cell: FleetCell) -> bool:
-    return travel.content_at(Path(cell.path)) == cell.sha256
+    return content_of(Path(cell.path)).sha256 == cell.sha256
 
 
 def _pieces(references: Sequence[Any]) -> travel.Pieces:

@@ -14,12 +14,10 @@ from trtprof.base.errors import MissingError, TrtprofError
 from trtprof.base.records import SCHEMA_VERSION, FleetCell, FleetPlan, FleetTargetCount
 from trtprof.flows.fleet import HowToRun, progress
 from trtprof.flows.fleet.cells import Asked, expand, in_shard
-from trtprof.flows.fleet.contents import KNOWN
 from trtprof.flows.fleet.manifest import read
 from trtprof.flows.fleet.schedule import Standing, schedule
 from trtprof.flows.fleet.store import Store
 from trtprof.flows.progress import Progress
-from trtprof.hardware.store import default_cache_dir
 
 if TYPE_CHECKING:
     from trtprof.flows.fleet.execute import Executor
@@ -36,7 +34,7 @@ def run(
             fix="the same command in WSL 2; fleet plan, status, report and compare work here",
         )
     told.stage("cells")
-    expanded = expand(read(manifest), default_cache_dir() / KNOWN)
+    expanded = expand(read(manifest))
     asked = expanded.asked
     cells = [cell for cell in expanded.cells if in_shard(cell, *how.shard)]
     models = len({cell.model for cell in cells})

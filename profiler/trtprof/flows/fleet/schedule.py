@@ -1,9 +1,6 @@
-"""Brings cells, the store and an executor together, so that in the end every cell has a row, and none is done twice.
+"""Bring cells, the store and an executor together: in the end every cell has a row, and none is done twice.
 
-Cells of one group are claimed together, a few groups ahead of what is under way, looked at again once they are
-claimed, and let go when all of them have a row. What another scheduler has claimed is waited for: it either leaves
-rows, or its claim lapses and the cells are done here. Rows are stored as they come, so that whatever interrupts it
-loses no more than what was under way.
+What another scheduler has claimed is waited for: it leaves rows, or its claim lapses. Rows are stored as they come.
 """
 
 from __future__ import annotations
@@ -61,10 +58,8 @@ def schedule(
 ) -> Standing:
     """Give every cell a row.
 
-    Args:
-        how: ``retry``, ``attempts`` and ``lease_s``, that of the claims of the store, are read.
-        watch: Told how far it is, some times a second.
-        poll_s: About how many seconds are between two looks at what others work on.
+    `how`: ``retry``, ``attempts`` and ``lease_s``, that of the claims of the store, are read. `watch`: told how far it
+    is, some times a second. `poll_s`: about how many seconds are between two looks at what others work on.
     """
     scheduler = _Scheduler(store, executor, how, gpus or {}, say, poll_s)
     try:

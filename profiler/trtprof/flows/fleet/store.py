@@ -339,7 +339,6 @@ class Store:
             self.release([_FOLDING])
 
     def _fold(self, parts: list[Entry]) -> None:
-        """Fold some parts."""
         import pyarrow as pa
 
         read = {part.name: table for part, table in zip(parts, self._parts(parts), strict=True) if table is not None}
@@ -377,9 +376,8 @@ class Store:
     def table(self, keys: Collection[str] | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of cells (None: of all), one a key, sorted by `fleet_table.ORDER`.
 
-        Args:
-            columns: Those that are wanted, in this order; None: all. Columns of records (``ledger``, ``kernels``) are
-                most of the table, and are read only when they are asked for.
+        `columns`: those that are wanted, in this order; None: all. Columns of records (``ledger``, ``kernels``) are
+        most of the table, and are read only when they are asked for.
         """
         import pyarrow as pa
         import pyarrow.compute as pc

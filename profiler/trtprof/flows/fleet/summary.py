@@ -129,9 +129,8 @@ def summarised(
 ) -> Fleet:
     """The same of rows that were read.
 
-    Args:
-        pieces: The same with what they hold of records, in any order and any number; those of no row are passed over.
-        pages: Where it is on this machine, to see which runs have a page; None: nobody looks.
+    `pieces`: the same with what they hold of records, in any order and any number; those of no row are passed over.
+    `pages`: where it is on this machine, to see which runs have a page; None: nobody looks.
     """
     rows = _Rows(asked, cells, table)
     limits = {model.name: narrowed.limit_ns or model.latency_limit_ns for model in asked.models}

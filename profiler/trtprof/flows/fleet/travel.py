@@ -18,16 +18,15 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from trtprof.base.errors import TrtprofError
 from trtprof.base.input_file import stays_inside
 from trtprof.base.scratch import scratch_folder
-from trtprof.flows.fleet.contents import Looked, look
+from trtprof.flows.fleet.contents import content_of
 
 CHUNK_BYTES = 32 << 20  # Files travel in pieces of so much: neither side holds more of one in its own memory
 MOST_KEPT_BYTES = 10 << 30  # Of models that a node keeps; one that is larger is kept until another comes
-MOST_RUN_BYTES = 64 << 30  # Of a run folder that comes back
 
 Pieces = Callable[[], Iterable[bytes]]
 
@@ -64,25 +63,13 @@ def pieces_of(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-_SEEN: dict[str, Looked] = {}
-
-
-def content_at(path: Path) -> str:
-    """Digest of the model at a path, as `FleetCell.sha256` has it; read once by a process, unless it changes."""
-    seen = _SEEN.get(str(path))
-    if seen is None or not seen.stands:
-        seen = _SEEN[str(path)] = look(path)
-    return seen.content.sha256
-
-
 # --- the folder of a node -----------------------------------------------------------------
 
 
 class NodeFolder:
     """Where the workers of a node keep models that travelled, and work; workers that died leave nothing for long.
 
-    Args:
-        root: The folder; None: one of this user among the temporary ones.
+    `root`: the folder; None: one of this user among the temporary ones.
     """
 
     def __init__(self, root: Path | None = None, most_bytes: int = MOST_KEPT_BYTES) -> None:
@@ -95,19 +82,15 @@ class NodeFolder:
 
     @contextlib.contextmanager
     def model(self, sha256: str, name: str, files: Sequence[tuple[str, Pieces]]) -> Iterator[Path]:
-        """A model, kept from before or written now.
-
-        Args:
-            sha256: Of its content.
-        """
+        """A model, kept from before or written now. `sha256`: of its content."""
         entry = "model-" + hashlib.sha256(f"{sha256}\n{name}".encode()).hexdigest()[:32]
         folder = self._root / entry
         with self._locked(entry, fcntl.LOCK_SH) as lock:
             # Who tidies up the temporary files of a machine takes old ones away, and leaves the folder. Until a lock is
             # another one there is none, and what was written may be forgotten by others.
-            while content_at(folder / name) != sha256:
+            while content_of(folder / name).sha256 != sha256:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                if content_at(folder / name) != sha256:
+                if content_of(folder / name).sha256 != sha256:
                     shutil.rmtree(folder, ignore_errors=True)
                     self._write(folder, sha256, name, files)
                 fcntl.flock(lock, fcntl.LOCK_SH)
@@ -126,7 +109,7 @@ class NodeFolder:
                 with path.open("xb") as file:
                     for piece in pieces():
                         file.write(piece)
-            if content_at(part / name) != sha256:
+            if content_of(part / name).sha256 != sha256:
                 raise ValueError(f"what came of {name} is not what was sent")
             part.rename(folder)
 
@@ -174,7 +157,6 @@ def _own_folder() -> Path:
 
 @functools.cache
 def _folder_of_process() -> Path:
-    """A folder that goes with this process."""
     held = contextlib.ExitStack()
     atexit.register(held.close)
     return held.enter_context(scratch_folder())
@@ -195,29 +177,10 @@ def pack(folder: Path, archive: Path) -> None:
                 packed.write(path, path.relative_to(folder).as_posix())
 
 
-def unpack(archive: Path, folder: Path, most_bytes: int = MOST_RUN_BYTES) -> None:
-    """Write the files of an archive into a folder that is made for it."""
+def unpack(archive: Path, folder: Path) -> None:
+    """Write the files of an archive into a folder; `zipfile` keeps each inside of it."""
     try:
         with zipfile.ZipFile(archive) as packed:
-            entries = packed.infolist()
-            for entry in entries:
-                if not stays_inside(entry.filename) or stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-                    raise ValueError(f"{entry.filename[:200]!r} is no file of a run folder")
-            if sum(entry.file_size for entry in entries) > most_bytes:
-                raise ValueError(f"it holds more than {most_bytes} bytes")
-            folder.mkdir(parents=True)
-            for entry in entries:
-                path = folder / entry.filename
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with packed.open(entry) as source, path.open("xb") as target:
-                    _copy(source, target, entry.file_size)
-    except (zipfile.BadZipFile, EOFError, FileExistsError, NotImplementedError) as error:
+            packed.extractall(folder)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise ValueError(f"it is damaged: {error}") from None
-
-
-def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
-    while piece := source.read(1 << 20):
-        size -= len(piece)
-        if size < 0:
-            raise ValueError("a file is larger than it says")
-        target.write(piece)

@@ -31,9 +31,8 @@ def answer(
 ) -> tuple[FleetRow, ...]:
     """A row for each cell of a task; what fails is in its rows, faults of our own with their traceback.
 
-    Args:
-        scratch: An empty folder; a run leaves its run folder in ``scratch/RUN``.
-        model: The file, where it is elsewhere than ``task`` says; its content is the same.
+    `scratch`: an empty folder; a run leaves its run folder in ``scratch/RUN``. `model`: the file, where it is elsewhere
+    than ``task`` says; its content is the same.
     """
     return _Answer(task, scratch, model, _Told(say)).rows()
 
@@ -146,7 +145,6 @@ class _Answer:
         return rows
 
     def _datasheet(self, cell: FleetCell) -> GpuSpec:
-        """That of a cell."""
         from trtprof.hardware import gpus
 
         spec = self.task.datasheets.get(cell.gpu) or gpus.find(cell.gpu)

@@ -1,10 +1,6 @@
 """`trtprof plugin bench`: the kernel alone and the engine with it, measured on the GPU that is here.
 
-The kernel is checked and timed alone (`trtprof.plugin.alone`); then TensorRT builds the model without the plugin and
-with it, their outputs are compared, and both take turns as variants of `trtprof try` do. The verdict is that of the
-engine: a kernel that wins alone and loses there has cut more than it wins.
-
-**No GPU has run this yet**: it is tested with kernels that are executed in numpy, and engines that only seem to be.
+The verdict is that of the engine. **No GPU has run this yet**: tests execute kernels in numpy, and engines only seem.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a hand-written kernel for a layer is to compute, what it could win, and whether it should be written.
+"""What a custom kernel for a layer is to compute, what it could win, and whether it should be written.
 
-Of a run the verdict is that of its report (`trtprof.diagnose.plugin`), which weighs any layer that is asked for. Of a
-model that did not run nothing is measured: nobody knows which kernel an engine takes for the layer, and so the brief
-says from which time of that kernel on one by hand pays, and is at most not decided.
+Of a run the verdict is that of its report (`trtprof.diagnose.plugin`). Of a model that did not run the brief says from
+which time of the present kernel on a custom one pays.
 """
 
 from __future__ import annotations
@@ -95,9 +94,8 @@ def subject_of(
 ) -> Subject:
     """A layer of whatever is named.
 
-    Args:
-        gpu: A GPU that need not be here. None is needed of a run on a GPU, of a prediction, or where one is here.
-        request: How the model is opened, where ``what`` is one.
+    `gpu`: A GPU that need not be here. None is needed of a run on a GPU, of a prediction, or where one is here.
+    `request`: how the model is opened, where ``what`` is one.
     """
     spec = gpus.find(gpu) if gpu else None
     path = Path(what)
@@ -132,9 +130,7 @@ def _of_document(path: Path, name: str, spec: GpuSpec | None, how: Settings) -> 
         predicted = record_file.decoded(data, Prediction)
     except ValueError as error:
         raise UsageError(
-            f"{path} is no document of a run, an analysis or a prediction",
-            why=str(error),
-            fix=_DOCUMENTS,
+            f"{path} is no document of a run, an analysis or a prediction", why=str(error), fix=_DOCUMENTS
         ) from None
     asked = spec or gpus.find(predicted.gpus[0].gpu)
     how = msgspec.structs.replace(how, precision=predicted.precision)
@@ -233,9 +229,8 @@ def brief_of(
 def kernel_ns(estimate: Estimate | None, bandwidth: float | None, dram_bytes_per_s: float, runs: int = 1) -> int | None:
     """What a kernel that was written is predicted to take in one inference.
 
-    Args:
-        bandwidth: Share of the datasheet's bandwidth that it draws (`KernelBuild.bandwidth`), its launch included; None
-            where it is not known.
+    `bandwidth`: share of the datasheet's bandwidth that it draws (`KernelBuild.bandwidth`), its launch included; None
+    where it is not known.
     """
     if estimate is None or not bandwidth:
         return None
@@ -658,11 +653,7 @@ def _conditional(layer: PredictedLayer, result: LayerResult, cost: Cost | None) 
         return _Conditional(
             "not decided", f"nothing was measured: {pays}, and what that takes is not known before it is measured"
         )
-    net = (
-        low - cost.worst_ns - cost.most_ns,
-        expected - above,
-        high - cost.best_ns - cost.barrier_ns,
-    )
+    net = (low - cost.worst_ns - cost.most_ns, expected - above, high - cost.best_ns - cost.barrier_ns)
     rival = f"good library kernels take {format_band(expected, low, high)}"
     if net[1] <= 0:
         return _Conditional(

@@ -56,8 +56,7 @@ def described(
 ) -> Described:
     """What a kernel for some nodes computes, over which tensors, and what stands beside it.
 
-    Args:
-        inside: Nodes that it computes, in their order.
+    `inside`: nodes that it computes, in their order.
     """
     own = [ops[name] for name in inside if name in ops]
     in_engine = {tensor.name: tensor for tensor in planned}

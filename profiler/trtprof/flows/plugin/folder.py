@@ -106,12 +106,11 @@ def keep(
     files: list[str] = []
     inserted: Inserted | None = None
     check: PluginCheck | None = None
-    if target.path is not None:
-        folders.mend(target.path, links=True)
     if found is not None and loaded is not None and source is not None:
         spec = found.specification
         # What is asked for wrongly is refused before anything is written.
-        into = _places(found, options) if target.path is not None and "insert" in options.steps else None
+        inserts = target.path is not None and "insert" in options.steps
+        into = alike(found.model, found.task, options.places) if inserts else None
         writes = "write" in options.steps
         if writes:
             progress.stage("plugin")
@@ -215,11 +214,6 @@ def _plugin_files(spec: Specification) -> dict[str, bytes]:
     return found | {f"{NATIVE}/{name}": content for name, content in native.files(spec).items()}
 
 
-def _places(found: Made, options: PluginOptions) -> Alike:
-    """Where the plugin goes, of the places that could take it."""
-    return alike(found.model, found.task, options.places)
-
-
 def _inserted(found: Made, into: Alike, folder: Path, options: PluginOptions, new: Path | None) -> Inserted:
     """The model with the plugin in it, which is put into the folder of what is new, if there is one."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -291,7 +285,6 @@ def _settings(options: PluginOptions) -> dict[str, str]:
 
 
 def _of_run(document: Plugin, options: PluginOptions) -> OfRun | None:
-    """The run whose layer it is of."""
     folder = _run(options)
     if folder is None:
         return None

@@ -1,9 +1,4 @@
-"""What a model should take on GPUs that need not be at hand: a source and datasheets in, a prediction out.
-
-A pure function like `trtprof.analysis.work`. Everything that does not depend on a GPU is done once: the
-groups of nodes, their work at each precision, the tensors that they touch. Groups that are alike but
-for the names of their tensors are priced once.
-"""
+"""What a model should take on GPUs that need not be at hand: a source and datasheets in, a prediction out."""
 
 from __future__ import annotations
 
@@ -272,9 +267,7 @@ class _Plan:
         return _Kind(
             ops=tuple(
                 msgspec.structs.replace(
-                    node.op,
-                    inputs=tuple(map(renamed, node.op.inputs)),
-                    outputs=tuple(map(renamed, node.op.outputs)),
+                    node.op, inputs=tuple(map(renamed, node.op.inputs)), outputs=tuple(map(renamed, node.op.outputs))
                 )
                 for node in nodes
             ),

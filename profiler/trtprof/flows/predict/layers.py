@@ -42,8 +42,7 @@ _TITLES = {"tensorrt": "TensorRT", "tensorrt-rtx": "TensorRT-RTX"}
 def predict_plan(priced: PricedPlan, source: Source, specs: Sequence[GpuSpec], how: Settings) -> Prediction:
     """Predict the layers of an engine on each GPU.
 
-    Args:
-        how: What is asked; the level is ``layers``, whatever it says, and the precision that of the engine.
+    `how`: what is asked; the level is ``layers``, whatever it says, and the precision that of the engine.
     """
     on_gpus.check(how)
     op_types = {node.name: node.op.op_type for node in source.nodes}

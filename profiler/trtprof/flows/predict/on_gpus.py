@@ -79,11 +79,7 @@ def check(how: Settings) -> None:
 def ceilings_of(spec: GpuSpec, how: Settings, precision: str) -> Ceilings:
     """The ceilings of a GPU as asked for, at a precision."""
     found = gpus.ceilings(
-        spec,
-        tf32=precision != "fp32",
-        accumulate=how.accumulate,
-        clock_mhz=how.clock_mhz,
-        overrides=how.overrides,
+        spec, tf32=precision != "fp32", accumulate=how.accumulate, clock_mhz=how.clock_mhz, overrides=how.overrides
     )
     return msgspec.structs.replace(found, cache_bytes=0) if how.cold else found
 
@@ -116,8 +112,7 @@ def has_unit(spec: GpuSpec, precision: str) -> bool:
 def live_bytes(accesses: Sequence[Access], weights: Collection[str], kept: Collection[str]) -> int:
     """The most bytes of activations that are needed at one time.
 
-    Args:
-        accesses: What each layer touches, in the order in which they run.
+    `accesses`: what each layer touches, in the order in which they run.
     """
     last: dict[str, int] = {}
     sizes: dict[str, int] = {}

@@ -21,11 +21,7 @@ NEAREST = 3  # Measurements that are shown of each GPU
 
 
 def why(found: Prediction, specs: Sequence[GpuSpec], how: Settings, name: str) -> PredictedWhy:
-    """Why a layer of a prediction is predicted so.
-
-    Args:
-        specs: Its GPUs, in the order asked for.
-    """
+    """Why a layer of a prediction is predicted so. `specs`: its GPUs, in the order asked for."""
     layers = found.gpus[0].layers
     layer = find_layer(layers, name)
     at = next(place for place, each in enumerate(layers) if each is layer)

@@ -1,9 +1,4 @@
-"""`trtprof try`: what would help, made, checked and measured against the original.
-
-The original is run as `trtprof run` does it. Variants of it come from rewrites of the graph, from passes of libraries,
-and from options of the runtime; `price` predicts each by its layers, `measure` has it take turns with the original,
-`search` combines what helps.
-"""
+"""`trtprof try`: what would help, made, checked and measured against the original."""
 
 from __future__ import annotations
 

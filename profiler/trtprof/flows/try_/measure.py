@@ -20,8 +20,7 @@ ALIKE = 0.02  # A variant that is within so much of the original, for sure, make
 def measured(before: Variant, after: Variant, deadline: float) -> TurnsChange:
     """Take turns until it is clear which of two is faster, or that none is.
 
-    Args:
-        deadline: ``time.monotonic()`` from which on no further round is begun but those that are needed.
+    `deadline`: ``time.monotonic()`` from which on no further round is begun but those that are needed.
     """
     rounds: list[Sequence[Pair]] = []
     while True:

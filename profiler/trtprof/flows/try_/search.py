@@ -125,8 +125,7 @@ class Search:
     def everything(self, began: float) -> None:
         """Make all candidates, price them, measure the promising ones, combine what helps.
 
-        Args:
-            began: ``time.monotonic()`` from which on the budget counts.
+        `began`: ``time.monotonic()`` from which on the budget counts.
         """
         budget = self._options.budget_s
         until, combining = began + SINGLES * budget, began + COMBINED * budget

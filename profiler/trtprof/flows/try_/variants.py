@@ -82,8 +82,7 @@ class Workshop:
     ) -> Variant:
         """A variant, built by the runtime once so that it is known to take it.
 
-        Args:
-            only: Nodes of the original that the steps are for; None for all.
+        `only`: nodes of the original that the steps are for; None for all.
         """
         file, sites = self.file(tuple(steps), only)
         session = msgspec.structs.replace(

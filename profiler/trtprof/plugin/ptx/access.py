@@ -10,15 +10,7 @@ import numpy as np
 from trtprof.plugin.ptx.control import param_bytes
 from trtprof.plugin.ptx.memory import LOCAL, SHARED, VIEWS, Buffer
 from trtprof.plugin.ptx.operands import DTYPES, UNSIGNED, Array, Get, Made, Maker, Run, items, makes
-from trtprof.plugin.ptx.parse import (
-    BITS,
-    Address,
-    Immediate,
-    Instruction,
-    Operand,
-    Register,
-    Variable,
-)
+from trtprof.plugin.ptx.parse import BITS, Address, Immediate, Instruction, Operand, Register, Variable
 from trtprof.plugin.ptx.shared import Shared
 from trtprof.plugin.ptx.state import LANES, Active, Chunk
 

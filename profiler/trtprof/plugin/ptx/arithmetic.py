@@ -109,8 +109,7 @@ def _sum(mode: str) -> Apply:
 def _float(maker: Maker, apply: Apply, count: int, plain: Apply | None = None) -> Run:
     """Float arithmetic.
 
-    Args:
-        plain: What numpy rounds once in the type itself, to nearest; ``apply`` where there is none.
+    `plain`: what numpy rounds once in the type itself, to nearest; ``apply`` where there is none.
     """
     kind = maker.type
     nearest = _mode(maker) == "rn"

@@ -131,11 +131,7 @@ def _atomic(
 def _in_order(
     operation: _Operation, bits: Array, first: Array, values: Array, swaps: Array | None
 ) -> tuple[Array, Array]:
-    """What lanes find, and what is left.
-
-    Args:
-        swaps: Of ``cas``, what it puts there where it finds its value.
-    """
+    """What lanes find, and what is left. `swaps`: of ``cas``, what it puts there where it finds its value."""
     dtype, unsigned = DTYPES[operation.kind], bits.dtype
     state = bits.view(dtype)
     ends = np.append(first[1:], values.size)

@@ -8,15 +8,7 @@ import numpy as np
 
 from trtprof.plugin.ptx.fault import Fault
 from trtprof.plugin.ptx.operands import Array, Made, Maker, Step, makes
-from trtprof.plugin.ptx.parse import (
-    Immediate,
-    Label,
-    Operand,
-    Program,
-    Register,
-    Variable,
-    Vector,
-)
+from trtprof.plugin.ptx.parse import Immediate, Label, Operand, Program, Register, Variable, Vector
 from trtprof.plugin.ptx.state import LANES, Active, Chunk
 
 _WHERE = -1  # Slot of `Chunk.params` where a jump leaves the places that its lanes go to

@@ -42,11 +42,7 @@ class Counter:
         self.blocks = 0
 
     def global_access(self, buffer: Buffer, offsets: Array, warps: Array, size: int, written: bool) -> None:
-        """Count one instruction.
-
-        Args:
-            offsets: Of each lane, from ``buffer.origin``: int64.
-        """
+        """Count one instruction. `offsets`: of each lane, from ``buffer.origin``: int64."""
         if buffer.nbytes == 0:
             return
         touched = self.touched[written].get(buffer.name)

@@ -1,8 +1,6 @@
 """Kernels executed: which threads execute which instruction next, and who waits for whom.
 
-Threads of many blocks advance together, those with the lowest program counter first, as long as all that are there
-agree; where they part, the group that is behind goes first, so that threads meet again where paths do. Blocks share
-nothing but global memory, so any number of them fits side by side.
+Threads of many blocks advance together, those with the lowest program counter first.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ SIDE_BY_SIDE = 1 << 17
 SHARED_AT_ONCE = 1 << 24  # Bytes of shared memory of all blocks that are executed together
 BUDGET = 1_000_000  # Instructions that a group of blocks may execute
 _FAR = 1 << 40
-_KEEP = 31 << 20
-"""Bytes that glibc's dynamic thresholds of malloc follow (mallopt(3)): as many as it allows, which is below 32 MiB."""
 
 
 def instructions() -> tuple[str, ...]:
@@ -51,10 +47,9 @@ def launch(
 ) -> Counted:
     """Execute a kernel.
 
-    Args:
-        arguments: One for each parameter: numbers, addresses that `memory` gave, bytes of structs.
-        order: 0 executes warps side by side; each other number shuffles blocks, and has some warps of each block run
-            ahead of others as far as barriers let them.
+    `arguments`: one for each parameter: numbers, addresses that `memory` gave, bytes of structs. `order`: 0 executes
+    warps side by side; each other number shuffles blocks, and has some warps of each block run ahead of others as far
+    as barriers let them.
     """
     state = _prepare(program, entry, grid, block, arguments, memory, shared)
     total = grid[0] * grid[1] * grid[2]
@@ -69,9 +64,6 @@ def launch(
     shares = stride > 0 and program.uses_shared(state.entry)
     if shares:
         room = max(1, min(room, SHARED_AT_ONCE // stride))
-    # glibc gives memory of dead registers back at once, until something as large as this was freed: then it keeps
-    # that of all of them, where the kernel's clearing of pages takes as long as the arithmetic.
-    np.empty(_KEEP, np.uint8)
     with np.errstate(all="ignore"):
         for first in range(0, chosen.size, room):
             chunk = Chunk(state, chosen[first : first + room])

@@ -61,11 +61,7 @@ class Memory:
         self._by_name: dict[str, Buffer] = {}
 
     def add(self, name: str, array: Array | bytes, *, writable: bool = False, align: int = 256, shift: int = 0) -> int:
-        """Put bytes into memory.
-
-        Args:
-            shift: How many bytes behind that place it begins.
-        """
+        """Put bytes into memory. `shift`: how many bytes behind that place it begins."""
         content = np.frombuffer(array, np.uint8) if isinstance(array, bytes | bytearray) else _flat(array)
         origin = self._place(align)
         if shift or writable:

@@ -88,9 +88,8 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
 def narrow(value: Array, kind: str, mode: str = "rn") -> Array:
     """Float64 as the bits of a narrower format, rounded once.
 
-    Args:
-        kind: ``f16``, ``bf16``, ``tf32``, ``f32`` or ``f64``.
-        mode: ``rn`` to nearest even, ``rz`` to zero, ``rm`` down, ``rp`` up, ``rna`` to nearest, half away from zero.
+    `kind`: ``f16``, ``bf16``, ``tf32``, ``f32`` or ``f64``. `mode`: ``rn`` to nearest even, ``rz`` to zero, ``rm``
+    down, ``rp`` up, ``rna`` to nearest, half away from zero.
     """
     if kind == "f64":
         return value.view(np.uint64)

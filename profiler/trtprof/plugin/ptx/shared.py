@@ -1,9 +1,7 @@
 """Shared memory of many blocks, which knows who touched what since the last barrier.
 
-Two threads race where both touch a byte, one of them writes, and nothing orders them: no barrier of the block between,
-nor, where they are of one warp, an instruction that the warp executes together (``bar.warp.sync``, a shuffle, a vote).
-Two that write the same value do not count. A barrier of some of the warps orders all of them here, so that a race which
-such a barrier does not prevent is not seen; of several readers the last is known, and whether there were others.
+Two threads race where both touch a byte, one writes another value, and no barrier of the block, nor an instruction that
+their warp executes together, lies between. A barrier of some of the warps orders all of them here.
 """
 
 from __future__ import annotations
@@ -95,7 +93,6 @@ class Shared:
         return found
 
     def _words(self, offset: int) -> str:
-        """Where an offset is."""
         best, distance = "of shared memory, of which there is none", 1 << 62
         for start, end, name in self.variables:
             if start <= offset < end:
@@ -199,8 +196,7 @@ class Shared:
     ) -> None:  # fmt: skip
         """Whether nobody else reads or writes what is written now.
 
-        Args:
-            place: Cells of ``parts`` of those that are kept track of.
+        `place`: cells of ``parts`` of those that are kept track of.
         """
         last = self.writes.reshape(-1, parts)[place]
         wrong = (last >= 0) & _unordered(last, now)

@@ -47,8 +47,7 @@ def moves_bits(maker: Maker, *steering: int) -> None:
 def logic(maker: Maker, gets: list[Get], table: int) -> None:
     """An instruction computes each bit of its result of the same bit of its one to three operands.
 
-    Args:
-        table: What becomes of all values of three operands, as ``lop3`` has it: of 0xF0, 0xCC and 0xAA.
+    `table`: what becomes of all values of three operands, as ``lop3`` has it: of 0xF0, 0xCC and 0xAA.
     """
     inside = _Masks(maker, ())
     masks = [inside.get(place + 1, maker.type) for place in range(len(gets))]

@@ -1,8 +1,7 @@
 """Copies that compute nothing: transposes, slices, expansions, gathers along an axis, concatenations.
 
-Transpose, Slice, Expand, Tile, DepthToSpace and the like only change how the elements of one dense tensor are walked:
-a **view**, which is an extent and a stride a dim. Dims that follow one another in memory are merged, so that most
-transposes become copies of runs, and the others a transpose of one matrix for each batch.
+Most only change how one dense tensor is walked: a **view**, an extent and a stride a dim; dims that follow one another
+in memory are merged.
 """
 
 from __future__ import annotations
@@ -448,9 +447,8 @@ def _plain(
 ) -> Kernel:
     """A thread moves packs of neighbouring elements, several at once.
 
-    Args:
-        names: Of the dims in the source.
-        source: Lines that return where the element is that the output has at the index ``at``.
+    `names`: of the dims in the source. `source`: lines that return where the element is that the output has at the
+    index ``at``.
     """
     size = nbytes(output)
     c, total = c_type(output.dtype), extent(output.dims)

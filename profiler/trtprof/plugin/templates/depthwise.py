@@ -1,8 +1,6 @@
 """Depthwise convolution: each channel of an image, or of a signal, with a small filter of its own.
 
-It makes a few multiply-adds of each element, so it is as fast as the memory. Neighbouring threads take neighbouring
-columns, so that what a warp loads lies side by side, and each thread some rows below one another: an element is loaded
-once for each column of the filter, from L1 but for the first time, and used for all rows of the filter in registers.
+Neighbouring threads take neighbouring columns, and each thread some rows below one another, kept in registers.
 """
 
 from __future__ import annotations
@@ -73,7 +71,6 @@ def _shapes(found: _Conv) -> Iterator[tuple[int, int]]:
 
 
 def _read(task: Task) -> _Conv:
-    """The convolution of a task."""
     nodes = [node for node in computing(task.body) if node.op_type == "Conv"]
     if len(nodes) != 1:
         raise NotFitError(f"it has {len(nodes)} convolutions, of which it knows one" if nodes else "no convolution")
@@ -290,7 +287,6 @@ $call
 
 
 def _kernel(task: Task, found: _Conv, rows: int, items: int, tactic: int) -> Kernel:
-    """One variant."""
     image, weights, out = task.inputs[found.given], task.inputs[found.weights], task.outputs[0]
     names = Names(task)
     members = Members(task, names)

@@ -1,11 +1,8 @@
 """A matrix times one vector, or a few: products that have 16 rows or columns at most on one side, with any batch.
 
-Such a product is as fast as the memory that its large operand, here called the matrix, comes from: of each element it
-makes one multiply-add, or a few. So the kernels read the matrix once, with 16 bytes a load and many loads under way,
-and keep what is read again, the vectors, in L1. Sums are made in fp32. There are two kernels:
-
-    rows      the matrix is contiguous in what is summed: some threads share a row, and add up their sums by shuffles
-    columns   it is contiguous across: each thread has some columns, and the threads of a block share what is summed
+The kernels read the matrix once, with 16 bytes a load and many loads under way, and keep the vectors in L1; sums are
+made in fp32. ``rows``: the matrix is contiguous in what is summed, and threads that share a row add up by shuffles.
+``columns``: it is contiguous across, and the threads of a block share what is summed.
 """
 
 from __future__ import annotations
@@ -353,7 +350,6 @@ def _wide(found: Product) -> int:
 
 
 def _power(count: float) -> int:
-    """The power of 2 that is no less."""
     return int(2 ** max(math.ceil(math.log2(count)), 0)) if count > 1 else 1
 
 
@@ -430,7 +426,6 @@ def _by_columns(found: Product) -> Iterator[_Shape]:
 
 
 def _kernel(task: Task, found: Product, shape: _Shape, tactic: int) -> Kernel:
-    """One variant."""
     wide = _wide(found)
     rows = [task.size(one) for one in _rows_of(found)]
     if found.by_rows:
@@ -498,8 +493,7 @@ class _Quantised(NamedTuple):
 def _quantised(members: Members, found: Product, row: str) -> _Quantised:
     """How the numbers of a quantised matrix become what they stand for.
 
-    Args:
-        row: The expression of a row's number in the matrix, for kernels by rows; it is ``r`` for those by columns.
+    `row`: the expression of a row's number in the matrix, for kernels by rows; it is ``r`` for those by columns.
     """
     by_rows = found.by_rows
     of_sum = -1 if found.first else -2
@@ -626,7 +620,6 @@ def _depth(members: Members, found: Product) -> str:
 
 
 def _rows(members: Members, found: Product, shape: _Shape) -> _Text:
-    """A kernel by rows."""
     names = members.names
     walk = _walk(names, found)
     batched = any(one != 1 for one in found.batch)
@@ -679,7 +672,6 @@ def _rows(members: Members, found: Product, shape: _Shape) -> _Text:
 
 
 def _columns(members: Members, found: Product, shape: _Shape) -> _Text:
-    """A kernel by columns."""
     names, wide = members.names, _wide(found)
     walk = _walk(names, found)
     quantised = _quantised(members, found, "r")
