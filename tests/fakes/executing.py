@@ -100,29 +100,3 @@ def under_way(ptx: str, kind: str) -> int:
         if operation.startswith("ld.global") or loaded & set(re.findall(r"%\w+", source)):
             loaded.update(re.findall(r"%\w+", target))
     return best
-
-
-def asked_before_use(ptx: str, kind: str) -> int:
-    """Bytes that packs are loaded with before the first of them is taken apart, where all branches to packs are taken.
-
-    Branches that wait for no load may lie between, and copies of whole registers, which the assembler leaves out.
-
-    Args:
-        ptx: Of one kernel.
-        kind: A pattern of the instructions: ``ld.global.cs.v4``.
-    """
-    asked = 0
-    loaded: set[str] = set()
-    for operation, operands in re.findall(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(.*);", ptx, re.MULTILINE):
-        if re.match(kind, operation):
-            size = re.search(r"\.v(\d)\.\w(\d+)$", operation)
-            assert size, operation
-            asked += int(size[1]) * int(size[2]) // 8
-            loaded.update(re.findall(r"%\w+", operands.partition("[")[0]))
-            continue
-        target, _, source = operands.partition(",")
-        if loaded & set(re.findall(r"%\w+", source)):
-            if not re.fullmatch(r"mov\.[bu]\d+ %\w+, %\w+", f"{operation} {operands}"):
-                break
-            loaded.add(target.strip())
-    return asked

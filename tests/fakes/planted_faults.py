@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise, zip_longest
-from random import Random
+from itertools import pairwise
 from typing import NamedTuple
 
 from trtprof.plugin import reference, trials
@@ -120,16 +118,6 @@ __device__ __forceinline__ float half_of(float value) {
 """
 
 
-def some(source: str, count: int, random: Random) -> list[Planted]:
-    """Faults of as many kinds as there are, one after the other."""
-    kinds: dict[str, list[Planted]] = {}
-    for one in planted(source):
-        kinds.setdefault(one.kind, []).append(one)
-    order = [random.sample(found, len(found)) for found in kinds.values()]
-    random.shuffle(order)
-    return [one for ones in zip_longest(*order) for one in ones if one is not None][:count]
-
-
 def planted(source: str) -> Iterator[Planted]:
     """All faults of all kinds in a text, by line."""
     lines = source.split("\n")
@@ -142,11 +130,6 @@ def planted(source: str) -> Iterator[Planted]:
                 if "half_of(" in text:
                     text = _HALF + text
                 yield Planted(kind, number + 1, line.strip(), after.strip(), text)
-
-
-def shortened(kernel: Kernel) -> Kernel:
-    """The same with a block less."""
-    return replace(kernel, grid=(kernel.grid[0] - 1, *kernel.grid[1:]))
 
 
 class Stand:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tests.fakes.kernel_tasks import Specs, node, task
 from trtprof.plugin import numerics
 from trtprof.plugin.kernel import Extra, Kernel
 from trtprof.plugin.sizes import cdiv, dim, number
 from trtprof.plugin.specification import Specification
-from trtprof.plugin.task import Operand, Task
+from trtprof.plugin.task import Task
 
 DEPTH = 64
 ARCHITECTURES = ("sm_75", "sm_89", "sm_120")
@@ -66,37 +65,3 @@ def compiled(of: Task, kernels: tuple[Kernel, ...], architectures: Sequence[str]
         for kernel in kernels
     }
     return Specification(of, kernels, ptx)
-
-
-@functools.cache
-def scalar_specification() -> Specification:
-    """A product of a tensor and a scalar, as a kernel without integers; its operands have names that code uses."""
-    source = """extern "C" __global__ void times(const float *entry, const float *shape, float *grid) {
-        if (threadIdx.x < 5) grid[threadIdx.x] = entry[threadIdx.x] * shape[0];
-    }"""
-    inputs: Specs = {"entry": ("fp32", [5]), "shape": ("fp32", [])}
-    times = task([node("Mul", "entry shape", "grid")], inputs, {"grid": ("fp32", [5])}, opset=17, name="Times")
-    kernel = Kernel(
-        "by hand", 1, "one block", "times", source, ("entry", "shape"), ("grid",), (number(1), number(1), number(1)),
-        (32, 1, 1), "it is small", 4,
-    )  # fmt: skip
-    return compiled(times, (kernel,), ("sm_89",))
-
-
-def renamed(spec: Specification, **names: str) -> Specification:
-    """The same with other names of operands; parameters of kernels keep theirs."""
-
-    def other(one: Operand) -> Operand:
-        return replace(one, name=names.get(one.name, one.name))
-
-    other_task = replace(
-        spec.task, inputs=tuple(map(other, spec.task.inputs)), outputs=tuple(map(other, spec.task.outputs))
-    )
-    kernels = tuple(
-        replace(
-            one, inputs=tuple(names.get(name, name) for name in one.inputs),
-            outputs=tuple(names.get(name, name) for name in one.outputs),
-        )
-        for one in spec.kernels
-    )  # fmt: skip
-    return spec._replace(task=other_task, kernels=kernels)

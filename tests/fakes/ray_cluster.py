@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
@@ -48,9 +49,11 @@ class Node:
         """As a machine is lost: raylet, workers and all."""
         self._killed = True
         # Workers have process groups of their own, and would go on for a while without their raylet.
-        for process in (self._process.pid, *_below(self._process.pid)):
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        with suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self._process.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self._process.kill()
         self._process.wait()
 
     @property
@@ -71,19 +74,6 @@ class Node:
             raise RuntimeError(f"ray start ended: {(self._place / 'log').read_text()[-2000:]}")
         self._killed = False
         self._process = self._start()
-
-
-def _below(process: int) -> list[int]:
-    """The children of a process, theirs, and so on."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(path.parent.name))
-    found = [process]
-    for each in found:
-        found += children.get(each, [])
-    return found[1:]
 
 
 class Cluster:
@@ -128,7 +118,8 @@ class Cluster:
         ]  # fmt: skip
         # Others on the machine may use its memory; that is no concern of this cluster.
         settings = {"RAY_memory_monitor_refresh_ms": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-        told = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(place), **settings, **(environment or {})}
+        paths = {"PYTHONPATH": str(ROOT / "profiler"), "TMPDIR": str(place)}
+        told = {**os.environ, **paths, **settings, **(environment or {})}
         self.nodes.append(Node(command, told, place))
         return self.nodes[-1]
 

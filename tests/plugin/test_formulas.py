@@ -17,7 +17,7 @@ import pytest
 
 from tests.fakes.support import SAMPLES
 from trtprof.base.records import Op, Tensor
-from trtprof.plugin.formulas import _value, formulas
+from trtprof.plugin.formulas import formulas
 from trtprof.source.request import ModelRequest
 
 Array = npt.NDArray[Any]
@@ -173,32 +173,3 @@ def tensor(name: str, *shape: int) -> Tensor:
 
 
 X, Y = tensor("x", 2, 3), tensor("y", 2, 3)
-
-
-def test_what_needs_no_indices_has_none_and_what_has_no_formula_is_a_function(subtests: pytest.Subtests) -> None:
-    for op, text in (
-        (Op(op_type="Relu", inputs=(X,), outputs=(Y,)), "y = max(x, 0)"),
-        (Op(op_type="Mul", inputs=(X, tensor("half", 1)), outputs=(Y,)), "y = x * 0.5"),
-        (Op(op_type="Clip", inputs=(X, tensor("half"), None), outputs=(Y,)), "y = max(x, 0.5)"),
-        (Op(op_type="Softmax", opset=13, inputs=(X,), outputs=(Y,)), "y = softmax(x) over axis 1"),
-        (Op(op_type="Reshape", inputs=(X,), outputs=(tensor("y", 6),)), "y = x as 6"),
-        (
-            Op(op_type="Nonsense", attributes={"a": 1.5, "b": (1, 2)}, inputs=(X, None), outputs=(Y,)),
-            "y = Nonsense(x, -; a=1.5, b=[1, 2])",
-        ),
-        (
-            Op(op_type="MatMul", inputs=(Tensor(name="x", dtype="fp32", shape=None), X), outputs=(Y,)),
-            "y = MatMul(x, x)",
-        ),
-        (
-            Op(op_type="LayerNormalization", attributes={"axis": -1}, inputs=(X, tensor("g", 3)), outputs=(Y,)),
-            "y = (x - mean(x)) / sqrt(var(x) + 1e-05) * g over axis 1",
-        ),
-    ):
-        with subtests.test(text):
-            assert formulas([op], {name: name for name in "xyg"} | {"half": "0.5"}) == (text,)
-
-
-def test_a_long_list_is_cut_where_it_tells_nothing_more() -> None:
-    assert _value(tuple(range(16))).endswith("14, 15]")
-    assert _value(tuple(range(2000))).endswith("15, ... 2000 in all]")

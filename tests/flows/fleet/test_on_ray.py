@@ -120,13 +120,6 @@ def until_answered(executor: RayExecutor, count: int = 1) -> list[Answered]:
     return found
 
 
-def until_under_way(executor: RayExecutor) -> on_ray.UnderWay:
-    until = time.monotonic() + LONG_S
-    while not executor.under_way and time.monotonic() < until:
-        assert not executor.answered(0.1)
-    return executor.under_way[0]
-
-
 class Held:
     """A model that nobody can read until it is let go."""
 
@@ -158,24 +151,6 @@ def same(rows: Sequence[FleetRow], cells: Sequence[FleetCell], folder: Path) -> 
 
 
 # --- where and what -------------------------------------------------------------------------
-
-
-def test_a_task_is_where_its_resource_is_and_alone_has_its_gpu(
-    pair: Pair, executor: RayExecutor, tmp_path: Path
-) -> None:
-    cells = asking(some_cells(tmp_path / "m", "mobilenet_tiny")[:2], "gpu_a100")
-    held = Held(Path(cells[0].path))
-    (task,) = tasks_of(cells, num_gpus=1.0)
-    assert executor.takes(task)
-    executor.start(task)
-    found = until_under_way(executor)
-    assert pair.resource_of(found.node) == "gpu_a100"
-    assert found.task == task
-    held.let_go()
-    (answered,) = until_answered(executor)
-    assert not answered.lost
-    assert [row.status for row in answered.rows] == ["done", "done"]
-    assert {row.worker.rpartition(":")[2] for row in answered.rows} == {str(found.process)}
 
 
 @pytest.mark.usefixtures("pair")
@@ -221,25 +196,6 @@ def test_a_run_folder_comes_back(executor: RayExecutor, tmp_path: Path, shared: 
 
 
 # --- what goes wrong --------------------------------------------------------------------------
-
-
-def test_a_task_that_takes_too_long_is_ended(pair: Pair, tmp_path: Path) -> None:
-    executor = connect(pair.made.address, timeout_s=1.0)
-    cells = some_cells(tmp_path / "m", "mobilenet_tiny")
-    held = Held(Path(cells[0].path))
-    try:
-        (task, *_) = tasks_of(cells)
-        executor.start(task)
-        process = until_under_way(executor).process
-        (answered,) = until_answered(executor)
-        assert [(row.status, row.stage) for row in answered.rows] == [("failed", "timeout")] * 2
-        until = time.monotonic() + LONG_S
-        while Path(f"/proc/{process}").exists() and time.monotonic() < until:
-            time.sleep(0.1)
-        assert not Path(f"/proc/{process}").exists()
-    finally:
-        executor.close()
-        held.let_go()
 
 
 def through_faults(

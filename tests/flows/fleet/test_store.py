@@ -9,7 +9,6 @@ import pyarrow.fs as pafs
 import pytest
 
 from tests.fakes import fleets
-from tests.fakes.object_store import object_store
 from trtprof.base import fleet_table
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.records import SCHEMA_VERSION, FleetRow
@@ -70,7 +69,7 @@ def test_what_was_put_is_in_the_state_and_in_the_table(tmp_path: Path) -> None:
     assert store.table(columns=["latency_ns", "model"]).column_names == ["latency_ns", "model"]
 
 
-PLACES = ("folder", "file", "subtree", "mock", "objects")
+PLACES = ("folder", "file", "subtree", "mock")
 
 
 @pytest.fixture(params=PLACES)
@@ -83,8 +82,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     system, path = pafs.FileSystem.from_uri("mock:///bucket/fleet")
     if request.param == "subtree":
         system, path = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()), "fleet"
-    elif request.param == "objects":
-        system = object_store(tmp_path)[0]
     monkeypatch.setattr(files, "_opened", lambda _: (system, path))
     return "s3://bucket/fleet"
 
@@ -123,7 +120,7 @@ LOGIN = "s3://AKIAUSER:pass%2Fword%2B9@bucket/fleet?session_token=sessionsecret&
 
 def test_what_logs_in_is_neither_kept_nor_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    system = object_store(tmp_path)[0]
+    system = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
     monkeypatch.setattr(files, "_opened", lambda _: (system, "fleet"))
     store = Store(LOGIN, "a", say=told.append)
     assert store.place == "s3://bucket/fleet"

@@ -157,23 +157,6 @@ def test_a_barrier_orders_threads() -> None:
     fault(add.format("bar.sync 0;") + "ld.shared.b32 %r2, [%r0];", "race", "no barrier")
 
 
-def test_blocks_do_not_write_the_same_place() -> None:
-    body = "mad.wide.u32 %d1, %l, 4, %y; {} st.global.b32 [%d1], %r0;"
-    fault(
-        body.format("mov.u32 %r0, %t;"), "race", "another thread writes another value to the same place, 0 bytes into y"
-    )
-    fault(body.format("mov.u32 %r0, %t;"), "race", "writes another value", order=3)
-    # More blocks than are executed side by side.
-    far = "setp.eq.u32 %p0, %b, 4999; setp.eq.or.u32 %p1, %b, 1, %p0; mov.u32 %r0, %b; @%p1 st.global.b32 [%y], %r0;"
-    one = "setp.eq.and.u32 %p2, %l, 0, %p1;"
-    far = far.replace("@%p1", one + "@%p2")
-    fault(far, "race", "block 1 wrote another value to the same place, 0 bytes into y", grid=5000)
-    memory = ptx.Memory()
-    arguments = [memory.add("x", bytes(4)), memory.output("y", 256)]
-    ptx.launch(kernel(body.format("mov.u32 %r0, %l;")), "k", (2, 1, 1), (64, 1, 1), arguments, memory)
-    fault("st.global.b32 [%y], %l;", "race", "another thread writes another value", grid=1)
-
-
 def test_barriers_that_some_never_reach() -> None:
     fault("setp.lt.u32 %p0, %l, 32; @%p0 ret; bar.sync 0;", "divergent barrier", "with 32 threads for 64")
     fault(

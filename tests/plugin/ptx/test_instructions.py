@@ -147,30 +147,6 @@ def test_integers_of_one_size_as_those_of_another(subtests: pytest.Subtests) -> 
             assert found.tolist() == [min(max(wrapped(int(x), of), low), high) for x in a]
 
 
-# What the threads of a warp do together.
-def test_shuffles(subtests: pytest.Subtests) -> None:
-    for by in (0, 1, 5, 16, 31):
-        for width in (32, 16, 8, 4):
-            for mode in ("up", "down", "bfly", "idx"):
-                with subtests.test(f"{mode} {width} {by}"):
-                    a = np.arange(100, 164, dtype=np.uint32)
-                    clamp = (32 - width) << 8 | (0 if mode == "up" else 31)
-                    body = (
-                        f"shfl.sync.{mode}.b32 %r0|%p0, %in0, {by}, {clamp}, 0xffffffff;"
-                        "selp.b32 %r1, 1000, 0, %p0; add.u32 %out, %r0, %r1;"
-                    )
-                    found = execute(body, [a], np.uint32)
-                    for thread, got in enumerate(found.tolist()):
-                        lane = thread % 32
-                        first = lane // width * width
-                        source = {"up": lane - by, "down": lane + by, "bfly": lane ^ by, "idx": first + by % width}[
-                            mode
-                        ]
-                        inside = source >= first if mode == "up" else source < first + width
-                        value = 100 + thread // 32 * 32 + (source if inside else lane)
-                        assert got == value + (1000 if inside else 0), (thread, source)
-
-
 def test_votes_and_reductions_of_warps() -> None:
     a = np.random.default_rng(0).integers(-4, 5, 64).astype(np.int32)
     rows = a.reshape(2, 32)
@@ -191,53 +167,6 @@ def test_votes_and_reductions_of_warps() -> None:
     for thread, got in enumerate(found.tolist()):
         row = rows[thread // 32]
         assert got == sum(1 << lane for lane in range(32) if row[lane] == a[thread])
-
-
-# Matrices.
-def matrix_case(kind: str, depth: int) -> tuple[Array, Array, Array]:
-    random = np.random.default_rng(depth)
-    if kind == "s8":
-        a, b = (random.integers(-128, 128, shape).astype(np.int8) for shape in ((16, depth), (depth, 8)))
-        return a, b, random.integers(-999, 999, (16, 8)).astype(np.int32)
-    dtype = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32}[kind]
-    a, b = (random.integers(-8, 9, shape).astype(dtype) for shape in ((16, depth), (depth, 8)))
-    return a, b, random.standard_normal((16, 8)).astype(np.float32)
-
-
-@pytest.mark.parametrize(
-    ("kind", "depth"), [("f16", 16), ("f16", 8), ("bf16", 16), ("bf16", 8), ("tf32", 8), ("tf32", 4), ("s8", 32)]
-)
-def test_products_of_matrices(kind: str, depth: int) -> None:
-    a, b, c = matrix_case(kind, depth)
-    per = 4 // a.dtype.itemsize
-    lane = np.arange(32)
-    group, within = lane // 4, lane % 4
-    # The fragments as the ISA draws them: runs of `per` elements, four lanes a run of columns, eight rows a group.
-    runs = depth // (4 * per)
-
-    def words(parts: list[Array]) -> Array:
-        return np.ascontiguousarray(np.stack(parts, 1)).view(np.uint32)
-
-    left = [
-        words([a[group + 8 * half, 4 * per * run + within * per + e] for e in range(per)])
-        for run, half in itertools.product(range(runs), range(2))
-    ]
-    right = [words([b[4 * per * run + within * per + e, group] for e in range(per)]) for run in range(runs)]
-    add = [c[group + 8 * (place // 2), 2 * within + place % 2].view(np.uint32) for place in range(4)]
-    inputs = [one.reshape(-1) for one in (*left, *right, *add)]
-    names = [f"%in{place}" for place in range(len(inputs))]
-    split = (len(left), len(left) + len(right))
-    operands = [", ".join(names[: split[0]]), ", ".join(names[split[0] : split[1]]), ", ".join(names[split[1] :])]
-    types = "s32.s8.s8.s32" if kind == "s8" else f"f32.{kind}.{kind}.f32"
-    truth = a.astype(np.float64) @ b.astype(np.float64) + c
-    for place in range(4):
-        body = (
-            f"mma.sync.aligned.m16n8k{depth}.row.col.{types} {{%r0, %r1, %r2, %r3}}, "
-            f"{{{operands[0]}}}, {{{operands[1]}}}, {{{operands[2]}}}; mov.b32 %out, %r{place};"
-        )
-        found = execute(body, inputs, c.dtype)
-        wanted = truth[group + 8 * (place // 2), 2 * within + place % 2].astype(c.dtype)
-        np.testing.assert_array_equal(found, wanted)
 
 
 def test_loops_of_different_lengths_meet_again() -> None:
