@@ -96,12 +96,9 @@ def test_another_version_is_told(tmp_path: Path) -> None:
     assert caught.value.why == f"it has schema version 99, this trtprof reads {SCHEMA_VERSION}"
 
 
-def test_no_file_outside_of_the_folder_is_named_or_read(tmp_path: Path, subtests: pytest.Subtests) -> None:
+def test_no_file_outside_of_the_folder_is_read(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for name in ("/etc/passwd", "../outside", "a/../../b", "C:\\x", "a\\..\\b"):
         with subtests.test(name):
-            given = PluginFolder.of(task(), inserted=name)
-            with pytest.raises(ValueError, match="no file of a folder"):
-                save(tmp_path, given)
             save(tmp_path, PluginFolder.of(task(), inserted="model.onnx"))
             text = (tmp_path / FILE).read_text()
             (tmp_path / FILE).write_text(text.replace('"model.onnx"', '"' + name.replace("\\", "\\\\") + '"'))

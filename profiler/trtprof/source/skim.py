@@ -138,6 +138,8 @@ class _Skimmer:
             else:
                 tag, value = self._read_varint(position, end)
                 wire = tag & 7
+                if not tag >> 3:  # as in a file of zeros, which would be gone through byte by byte
+                    raise SkimError(f"there is no field of number 0 at byte {position}")
                 if wire == _LENGTH:
                     length, value = self._read_varint(value, end)
                     stop = value + length
