@@ -14,11 +14,11 @@ def pages() -> Mapping[str, Callable[[], str]]:
     from trtprof.diagnose import RULES
     from trtprof.hardware.gpus import specs
 
-    found: dict[str, Callable[[], str]] = {}
-    found |= {f"rules/{code}": functools.partial(_rule, code) for code in sorted(RULES.keys())}
-    found |= {f"ops/{name}": functools.partial(_op, key) for name, key in _ops().items()}
-    found |= {f"gpus/{slug}": functools.partial(_gpu, slug) for slug in sorted(specs())}
-    return found
+    return {
+        **{f"rules/{code}": functools.partial(_rule, code) for code in sorted(RULES.keys())},
+        **{f"ops/{name}": functools.partial(_op, key) for name, key in _ops().items()},
+        **{f"gpus/{slug}": functools.partial(_gpu, slug) for slug in sorted(specs())},
+    }
 
 
 def _rule(code: str) -> str:
@@ -56,26 +56,17 @@ def _op(key: tuple[str, str]) -> str:
     from trtprof.cost import COSTS
 
     domain, name = key
-    lines = [
-        f"# {name}",
-        "",
-        f"Domain `{domain or 'ai.onnx'}`. What it costs, by `trtprof inspect` and all that build on it.",
-    ]
+    text = (
+        f"# {name}\n\nDomain `{domain or 'ai.onnx'}`. What it costs, by `trtprof inspect` and all that build on it.\n"
+    )
     for first, last, function in COSTS.entries(key):
         span = (
             f"opset {first} to {last}" if last != NEWEST else f"opset {first} and later" if first > 1 else "every opset"
         )
         place = inspect.unwrap(function).__module__.replace(".", "/") + ".py"
-        lines += [
-            "",
-            f"## Cost, {span}",
-            "",
-            inspect.cleandoc(function.__doc__ or ""),
-            "",
-            f"`{place}`, `{function.__name__}`.",
-        ]
-    lines += ["", "What counts as a FLOP and as a byte: [the work model](../work-model.md)."]
-    return "\n".join(lines) + "\n"
+        meaning = inspect.cleandoc(function.__doc__ or "")
+        text += f"\n## Cost, {span}\n\n{meaning}\n\n`{place}`, `{function.__name__}`.\n"
+    return text + "\nWhat counts as a FLOP and as a byte: [the work model](../work-model.md).\n"
 
 
 def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
@@ -134,13 +125,8 @@ def trtexec() -> str:
     return _table(
         ("flag", "TensorRT", "`trtprof run`", "`trtprof build`"),
         (
-            (
-                " ".join(f"`{name}`" for name in each.names),
-                f"{each.since} to {each.until}",
-                said(each.run),
-                said(each.build),
-            )
-            for each in FLAGS
+            (" ".join(f"`{name}`" for name in of.names), f"{of.since} to {of.until}", said(of.run), said(of.build))
+            for of in FLAGS
         ),
     )
 
@@ -173,10 +159,5 @@ def _helps(group: Any, before: str, parent: Any) -> Iterator[tuple[str, str]]:
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
-    "rules": rules,
-    "ops": ops,
-    "gpus": gpus,
-    "glossary": glossary,
-    "trtexec": trtexec,
-    "commands": commands,
+    made.__name__: made for made in (rules, ops, gpus, glossary, trtexec, commands)
 }
