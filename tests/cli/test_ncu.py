@@ -110,7 +110,6 @@ def test_without_ncu_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise AssertionError("it must not get that far")
 
     monkeypatch.setattr(run_gpu, "capture_gpu", no_run)
-    monkeypatch.setattr(run_gpu, "_ort", no_run)
     monkeypatch.setenv("PATH", str(tmp_path))
     result = trtprof(*RUN, "--confirm", "3", "-o", tmp_path / "run")
     assert result.exit_code == 3
