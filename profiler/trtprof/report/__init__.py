@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from trtprof.base.errors import UsageError
 from trtprof.base.records import Record
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trtprof.report.document import Document
 
 __all__ = [
-    "CONTENT", "REPORTERS", "ReportOptions", "Reporter", "binary_reporter", "content_of", "document_of", "encode",
+    "CONTENT", "REPORTERS", "ReportOptions", "Reporter", "content_of", "document_of", "encode",
     "for_path", "formats_of", "get", "render", "reporter",
 ]  # fmt: skip
 
@@ -49,8 +49,7 @@ class ReportOptions:
     weights: bool = True  # Whether that one keeps large weights
 
 
-Render = Callable[[Any, ReportOptions], str]
-RenderBytes = Callable[[Any, ReportOptions], bytes]
+Make = TypeVar("Make", bound=Callable[[Any, ReportOptions], str | bytes])
 Content = Callable[[Any, ReportOptions], "Document"]
 
 
@@ -60,8 +59,7 @@ class Reporter:
 
     name: str  # What ``--format`` calls it
     suffix: str  # How its files end, with the dot. The longest suffix that fits a path wins.
-    render: Render  # The document as text; of a binary format it raises `UsageError`
-    encode: RenderBytes  # The document as bytes: text as UTF-8
+    make: Callable[[Any, ReportOptions], str | bytes]
     binary: bool = False  # Whether it is no text, which no terminal is sent
     tables: bool = False  # Whether it holds one table, so that all of them make a folder of files
     of: tuple[type[Record], ...] | None = None  # The records that it is for; None: all that `content` knows
@@ -69,6 +67,19 @@ class Reporter:
     def takes(self, record: type[Record]) -> bool:
         """Whether it is for records of that type."""
         return self.of is None or record in self.of
+
+    def encode(self, found: Any, options: ReportOptions) -> bytes:
+        """The document as bytes: text as UTF-8."""
+        made = self.make(found, options)
+        return made.encode() if isinstance(made, str) else made
+
+    def render(self, found: Any, options: ReportOptions) -> str:
+        """The document as text."""
+        if self.binary:
+            fix = f"write it to a file with -o report{self.suffix}"
+            raise UsageError(f"{self.name} is no text", why="it is a binary format", fix=fix)
+        made = self.make(found, options)
+        return made if isinstance(made, str) else made.decode()
 
 
 REPORTERS: Registry[str, Reporter] = Registry("reporter", "trtprof.report.formats", "trtprof.reporters")
@@ -79,33 +90,13 @@ CONTENT: Registry[type[Record], Content] = Registry("content", "trtprof.report.c
 
 
 def reporter(
-    name: str, *, suffix: str, tables: bool = False, of: tuple[type[Record], ...] | None = None
-) -> Callable[[Render], Render]:
-    """Decorator that files a render function of text under a format name and a file suffix."""
+    name: str, *, suffix: str, binary: bool = False, tables: bool = False, of: tuple[type[Record], ...] | None = None
+) -> Callable[[Make], Make]:
+    """Decorator that files a function, which makes a document as text or as bytes, under a format name and suffix."""
 
-    def add(render: Render) -> Render:
-        def encode(found: Any, options: ReportOptions) -> bytes:
-            return render(found, options).encode()
-
-        REPORTERS.register(name)(Reporter(name, suffix, render, encode, tables=tables, of=of))
-        return render
-
-    return add
-
-
-def binary_reporter(
-    name: str, *, suffix: str, tables: bool = False, of: tuple[type[Record], ...] | None = None
-) -> Callable[[RenderBytes], RenderBytes]:
-    """The same for a format that is no text."""
-
-    def add(encode: RenderBytes) -> RenderBytes:
-        def render(found: Any, options: ReportOptions) -> str:  # noqa: ARG001 - it has the signature of all
-            raise UsageError(
-                f"{name} is no text", why="it is a binary format", fix=f"write it to a file with -o report{suffix}"
-            )
-
-        REPORTERS.register(name)(Reporter(name, suffix, render, encode, binary=True, tables=tables, of=of))
-        return encode
+    def add(make: Make) -> Make:
+        REPORTERS.register(name)(Reporter(name, suffix, make, binary, tables, of))
+        return make
 
     return add
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from trtprof.base.records import Comparison, Comparisons, Finding, RegionChange, cause_name
+from trtprof.base.records import Comparison, Comparisons, Finding, FleetGate, GateResult, RegionChange, cause_name
 from trtprof.base.units import format_ns
 from trtprof.report import ReportOptions, content_of
 from trtprof.report._format import KIND_WORDS, count
@@ -96,7 +96,7 @@ def _one(one: Comparison, top: int) -> Iterator[Section]:
     yield Section(blocks=(Pairs(tuple(_facts(one, top))),), fold=True, title=facts)
     findings = f"Findings: {len(one.findings_new):,} new, {len(one.findings_gone):,} gone"
     yield Section(blocks=tuple(_findings(one, top)), fold=True, title=findings)
-    yield Section(blocks=tuple(_gates(one)), place=2)
+    yield Section(blocks=tuple(gates(one.gates)), place=2)
     yield Section(blocks=(Pairs(tuple(_method(one, top))),), fold=True, title="Method and notes")
 
 
@@ -293,9 +293,10 @@ def _finding(title: Span, label: str, finding: Finding) -> Row:
     return Row((title, label, (code, " "), lost, Span(finding.title, kind)), under)
 
 
-def _gates(one: Comparison) -> Iterator[Block]:
+def gates(found: Iterable[GateResult | FleetGate]) -> Iterator[Block]:
+    """The answer of each gate and why, of runs or of fleets."""
     rows = []
-    for at, gate in enumerate(one.gates):
+    for at, gate in enumerate(found):
         answer = Span(words.GATE_WORDS[gate.answer], _KINDS[gate.answer])
         why = Under(Span(gate.reason, "faint"), lines=4, indent=24)
         rows.append(Row((Span("" if at else "gates", "strong"), answer, name(gate.gate)), (why,)))

@@ -9,6 +9,7 @@ from trtprof.report import ReportOptions, content_of
 from trtprof.report._format import count
 from trtprof.report.content import _comparison
 from trtprof.report.content import _fleet_comparison as words
+from trtprof.report.content.comparison import gates
 from trtprof.report.document import (
     Block,
     Column,
@@ -33,8 +34,8 @@ PAPER = 20  # The same of a document that can fold the others
 MOST = 300  # Rows of a list at most: nobody reads more, and other formats have all
 
 _KINDS: dict[str, Kind] = {
-    **dict.fromkeys(words.WORSE, "worse"), **dict.fromkeys(words.BETTER, "better"), "failed": "worse",
-    "passed": "better", "inconclusive": "cause", "estimate rose": "estimate", "estimate fell": "estimate",
+    **dict.fromkeys(words.WORSE, "worse"), **dict.fromkeys(words.BETTER, "better"),
+    "estimate rose": "estimate", "estimate fell": "estimate",
 }  # fmt: skip
 _LISTS: tuple[tuple[str, tuple[FleetOutcome, ...]], ...] = (
     ("slower", ("slower",)),
@@ -58,7 +59,7 @@ def document(found: FleetComparison, options: ReportOptions) -> Document:
                 Section(blocks=(Notes((Span(found.verdict, "strong"),), 8, hang=0),), where="screen"),
                 Section(blocks=(doubts,) if found.doubts else (), place=1),
                 Section(blocks=(Pairs(tuple(_head(found))),), place=1),
-                Section(blocks=tuple(_gates(found)), place=2),
+                Section(blocks=tuple(gates(found.gates)), place=2),
                 Section(blocks=tuple(_by(found, "target", "targets", top)), place=3),
                 *(Section(blocks=tuple(_cells(found, *each, top))) for each in _LISTS),
                 Section(blocks=tuple(_gone(found, top))),
@@ -101,17 +102,6 @@ def _head(found: FleetComparison) -> Iterator[Pair]:
         yield Pair(
             "others", [part for at, span in enumerate(said) for part in (([", "] if at else []) + [span])], 3, ""
         )
-
-
-def _gates(found: FleetComparison) -> Iterator[Block]:
-    rows = []
-    for at, gate in enumerate(found.gates):
-        answer = Span(_comparison.GATE_WORDS[gate.answer], _KINDS[gate.answer])
-        why = Under(Span(gate.reason, "faint"), lines=4, indent=24)
-        rows.append(Row((Span("" if at else "gates", "strong"), answer, name(gate.gate)), (why,)))
-    columns = Column(least=10, where="screen"), Column("answer", gap=0, least=14), Column("gate", gap=0, cut="middle")
-    if rows:
-        yield Table(columns=columns, rows=rows, headless=True)
 
 
 def _by(found: FleetComparison, by: str, title: str, top: int) -> Iterator[Block]:

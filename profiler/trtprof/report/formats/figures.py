@@ -20,7 +20,7 @@ from trtprof.base import units
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.records import LayerResult, LedgerRow, OpSweep, Prediction, Run, bound_name
 from trtprof.base.text_file import visible
-from trtprof.report import ReportOptions, _roofline, binary_reporter, reporter
+from trtprof.report import ReportOptions, _roofline, reporter
 from trtprof.report._cells import elide
 from trtprof.report._format import KIND_WORDS, clock_text, count, largest, ledger_gap_ns, tensor_text, time_of
 from trtprof.report.formats import _op_pictures
@@ -59,7 +59,7 @@ _FEW_EVENTS = 300  # Events of a lane that have edges
 Format = Literal["png", "svg"]
 
 
-@binary_reporter("png", suffix=".png", of=(Run, Prediction, OpSweep))
+@reporter("png", suffix=".png", binary=True, of=(Run, Prediction, OpSweep))
 def encode_png(found: Run | Prediction | OpSweep, options: ReportOptions) -> bytes:
     """The picture as PNG, 1400 x 900."""
     return _picture(found, options, "png")

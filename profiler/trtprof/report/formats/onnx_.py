@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from trtprof.base import units
 from trtprof.base.errors import MissingError
 from trtprof.base.records import Finding, LayerResult, Run, bound_name
-from trtprof.report import ReportOptions, binary_reporter
+from trtprof.report import ReportOptions, reporter
 from trtprof.report._format import count, time_of
 
 PREFIX = "trtprof."
@@ -22,7 +22,7 @@ NEEDS_MODEL = "onnx"  # Name of the format that needs the file of the model besi
 _KERNELS = 8  # Kernels of a layer that are named, those with most time first
 
 
-@binary_reporter("onnx", suffix=".onnx", of=(Run,))
+@reporter("onnx", suffix=".onnx", binary=True, of=(Run,))
 def encode(run: Run, options: ReportOptions) -> bytes:
     """The model with metadata; without its large weights where ``options.weights`` is False."""
     if not options.model:

@@ -11,10 +11,10 @@ import io
 
 from trtprof.base.errors import TrtprofError
 from trtprof.base.records import SCHEMA_VERSION, Record, Run
-from trtprof.report import ReportOptions, binary_reporter, tables
+from trtprof.report import ReportOptions, reporter, tables
 
 
-@binary_reporter("parquet", suffix=".parquet", tables=True)
+@reporter("parquet", suffix=".parquet", binary=True, tables=True)
 def render(found: Record, options: ReportOptions) -> bytes:
     """The table that ``options.table`` names. One version of pyarrow writes the same bytes for the same record."""
     import pyarrow as pa
