@@ -10,11 +10,10 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import shutil
 import signal
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import settings
 
@@ -170,47 +169,3 @@ def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     for page, _ in pages:
         page.context.close()
     assert [line for _, bad in pages for line in bad] == []
-
-
-@pytest.fixture(scope="module")
-def kept_pages(chromium: Any) -> Iterator[dict[Hashable, tuple[Any, list[str]]]]:
-    """Pages that several tests of a module look at."""
-    pages: dict[Hashable, tuple[Any, list[str]]] = {}
-    yield pages
-    for page, _ in pages.values():
-        page.context.close()
-
-
-@pytest.fixture
-def same_page(
-    chromium: Any, tmp_path: Path, kept_pages: dict[Hashable, tuple[Any, list[str]]]
-) -> Iterator[Callable[..., Any]]:
-    """As `open_page`, but a module opens a run once: each test finds it as new, in the size and colours asked for.
-
-    Opening takes most of the time of a short test. Tests of printing and of what is remembered open their own.
-    """
-    used: list[list[str]] = []
-
-    def open_(run: Run, *, viewport: Mapping[str, int] = DESK, color_scheme: str = "light", **settings: Any) -> Any:
-        key = msgspec.json.encode(run), tuple(settings.items())
-        if key not in kept_pages:
-            kept_pages[key] = opened(chromium, tmp_path / "kept.html", run, **settings)
-        page, bad = kept_pages[key]
-        used.append(bad)
-        page.set_viewport_size(viewport)
-        page.emulate_media(color_scheme=color_scheme)
-        page.mouse.move(2, 2)
-        page.keyboard.press("Escape")
-        page.evaluate(
-            """() => {
-              document.activeElement?.blur();
-              history.replaceState(null, "", location.pathname);
-              dispatchEvent(new HashChangeEvent("hashchange"));
-              for (const room of [window, ...document.querySelectorAll(".table-scroll")]) room.scrollTo(0, 0);
-              return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))));
-            }"""
-        )
-        return page
-
-    yield open_
-    assert [line for bad in used for line in bad] == []

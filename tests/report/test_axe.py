@@ -1,4 +1,4 @@
-"""axe-core on the pages that are not of a run (for that see `test_page_widths`): comparisons, and plain documents."""
+"""axe-core on the pages of comparisons, fleets and plain documents."""
 
 from __future__ import annotations
 
@@ -64,26 +64,3 @@ def test_axe_finds_no_violation_and_nothing_scrolls_sideways(
             found[name].append(("scrolls sideways", []))
     page.close()
     assert {name: violations for name, violations in found.items() if violations} == {}
-
-
-@pytest.mark.parametrize("width", [1400, 800, 390])
-def test_it_shows_which_part_changed_by_how_much_and_why(chromium: Any, pages: dict[str, Path], width: int) -> None:
-    page = chromium.new_page(viewport={"width": width, "height": 844})
-    page.goto(pages["compare"].as_uri())
-    for cell in page.locator(".parts").first.locator("tbody tr").first.locator("td:visible").all():
-        box = cell.bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width
-        assert cell.evaluate("e => e.scrollWidth <= e.clientWidth")
-    shown = ["Part", "Difference", "Why"]
-    shown[2:2] = [] if width == 390 else ["Before", "After", "Significant"]
-    assert page.locator(".parts").first.locator("thead th:visible").all_text_contents() == shown
-    page.close()
-
-
-def test_a_phone_shows_the_layers_of_a_prediction(chromium: Any, pages: dict[str, Path]) -> None:
-    page = chromium.new_page(viewport={"width": 390, "height": 844})
-    page.goto(pages["predict"].as_uri())
-    box = page.locator("td", has_text="/stem/MaxPool").first.bounding_box()
-    assert box["x"] + box["width"] <= 390
-    page.close()
