@@ -46,25 +46,21 @@ def analyze(
     times: Annotated[
         Path | None,
         opt(
-            "--times --exportTimes",
-            "Times of whole inferences; without them there is no end-to-end latency.",
+            "--times --exportTimes", "Times of whole inferences; without them there is no end-to-end latency.",
             metavar="FILE",
         ),
     ] = None,
     nsys: Annotated[
         Path | None,
         opt(
-            "--nsys",
-            "A capture of nsys, .nsys-rep or exported to .sqlite: kernels in place of times of layers. "
-            "Also a CSV of nsys stats, which tells less.",
-            metavar="FILE",
+            "--nsys", "A capture of nsys, .nsys-rep or exported to .sqlite: kernels in place of times of layers. "
+            "Also a CSV of nsys stats, which tells less.", metavar="FILE",
         ),
     ] = None,
     ncu: Annotated[
         Path | None,
         opt(
-            "--ncu",
-            "Counters of kernels, beside their times: a CSV of ncu (--page raw), or its .ncu-rep.",
+            "--ncu", "Counters of kernels, beside their times: a CSV of ncu (--page raw), or its .ncu-rep.",
             metavar="FILE",
         ),
     ] = None,
@@ -78,8 +74,7 @@ def analyze(
     onnx: Annotated[
         Path | None,
         opt(
-            "--onnx",
-            "The model that the engine was built from: prices a capture without --layers, too.",
+            "--onnx", "The model that the engine was built from: prices a capture without --layers, too.",
             metavar="FILE",
         ),
     ] = None,
@@ -102,7 +97,7 @@ def analyze(
     redact: v.RedactOption = False,
     fail_on: FailOnOption = None,
     explain: ExplainOption = None,
-) -> None:
+) -> None:  # fmt: skip
     """Analyse a TensorRT engine from the files that trtexec exports of it, or from a capture of nsys.
 
     Measured times of its layers, or of their kernels, beside what the roofline of --gpu allows, the ledger
@@ -212,13 +207,10 @@ def _asked(
 
     targets = ceilings_for(gpu, tf32=tf32, accumulate=accumulate, clock_mhz=clock, ceiling=ceiling)
     how = Settings(
-        level="layers",
-        precision="model" if tf32 else "fp32",
-        accumulate=parse_accumulate(accumulate),
-        clock_mhz=clock,
-        overrides=parse_ceilings(ceiling),
+        level="layers", precision="model" if tf32 else "fp32", accumulate=parse_accumulate(accumulate),
+        clock_mhz=clock, overrides=parse_ceilings(ceiling),
         measured=timed_on(measured, [target.spec for target in targets], say=say),
-    )
+    )  # fmt: skip
     return [target.spec for target in targets], how
 
 

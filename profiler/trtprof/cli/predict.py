@@ -27,10 +27,8 @@ def predict(
     level: Annotated[
         str,
         opt(
-            "--level",
-            "layers: of an engine, as with --engine; groups: nodes that an engine may fuse; nodes: each by "
-            "itself; auto: layers with --engine, else groups.",
-            autocompletion=completion.levels,
+            "--level", "layers: of an engine, as with --engine; groups: nodes that an engine may fuse; nodes: each by "
+            "itself; auto: layers with --engine, else groups.", autocompletion=completion.levels,
         ),
     ] = "auto",
     engine: EngineOption = None,
@@ -53,7 +51,7 @@ def predict(
     force: ForceOption = False,
     format_name: FormatOption = "text",
     top: TopOption = None,
-) -> None:
+) -> None:  # fmt: skip
     """Predict a model on GPUs that need not be at hand.
 
     The bound of its time, what good library kernels take, and energy on each GPU, at each precision, layer by
@@ -80,15 +78,9 @@ def predict(
 
         specs = asked_or_here(names(gpu), say)
         how = Settings(
-            level=cast("Level", level),
-            engine=engine,
-            precision=types.one,
-            accumulate=accumulator,
-            clock_mhz=clock,
-            overrides=overrides,
-            cold=cold,
-            measured=timed_on(measured, specs, say=say),
-        )
+            level=cast("Level", level), engine=engine, precision=types.one, accumulate=accumulator, clock_mhz=clock,
+            overrides=overrides, cold=cold, measured=timed_on(measured, specs, say=say),
+        )  # fmt: skip
         with progress:
             found = flow.predict(request, specs, how, progress)
         if why:

@@ -38,8 +38,7 @@ def report(
     run_folder: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN]",
-            autocompletion=completion.runs,
+            metavar="[RUN]", autocompletion=completion.runs,
             help="A run folder; default: the newest under reports/. With --serve the folder of all runs.",
             show_default=False,
         ),
@@ -50,8 +49,7 @@ def report(
         opt(
             "--output -o",
             "Write there, as its suffix says, and print nothing unless --format is given; - is stdout; a folder "
-            "takes all tables (--format csv or parquet); may be repeated.",
-            metavar="FILE",
+            "takes all tables (--format csv or parquet); may be repeated.", metavar="FILE",
         ),
     ] = None,
     force: ForceOption = False,
@@ -76,7 +74,7 @@ def report(
     host: Annotated[str, opt("--host", "With --serve: 127.0.0.1 or ::1, no other.", metavar="ADDRESS")] = "127.0.0.1",
     fail_on: FailOnOption = None,
     explain: ExplainOption = None,
-) -> None:
+) -> None:  # fmt: skip
     """Show a finished run again, in any format or in the browser, or say why a rule was silent on a layer of it.
 
     Ctrl-C ends it, with exit code 0.
