@@ -84,8 +84,7 @@ def trace_of(
 
 class Built(NamedTuple):
     trace: GpuTrace
-    truth: list[str | None]
-    """Of each row of work."""
+    truth: list[str | None]  # Of each row of work
 
 
 def run_engine(
@@ -223,9 +222,6 @@ def swept(spans: Iterable[tuple[int, int]]) -> int:
     return int(total)
 
 
-# --- the truth of every era ------------------------------------------------------------------
-
-
 def plan_of(layers: Iterable[Layer], *, tactics: bool = True) -> list[MatchedLayer]:
     return [
         layer(
@@ -303,8 +299,6 @@ def test_names_and_order_tell_what_ranges_do_not(tmp_path: Path, subtests: pytes
             assert [found.layer for found in inferred] == ["Identity_2"], "only the copy has no name of its own"
 
 
-# --- Myelin ----------------------------------------------------------------------------------
-
 MYELIN_PLAN = [
     layer("conv", "sm80_conv"),
     layer("__myl_Mul_myl0_1", "__myl_Mul_0x00112233445566778899aabbccddeeff"),
@@ -351,8 +345,6 @@ def test_optimisation_profiles(ranges: str, expected: str) -> None:
     aligned = align_trace(built.trace, [layer("X"), layer("X [profile 1]", profile=1)])
     assert set(names_of(aligned)) == {expected}
 
-
-# --- names and order -------------------------------------------------------------------------
 
 CNN = [
     layer("reformat_in", role="layout"),
@@ -426,9 +418,6 @@ def test_an_iteration_with_ranges_tells_those_without() -> None:
     assert set(names_of(align_trace(other.trace, plan, reference=pattern))) == {None}
 
 
-# --- launches that cannot be trusted ---------------------------------------------------------
-
-
 def one_kernel(**changes: Any) -> dict[str, Any]:
     return {"start_ns": 500, "end_ns": 900, "kind": "kernel", "name": "k", "short_name": "k", "pid": 1,
             "correlation": 5, **changes}  # fmt: skip
@@ -474,9 +463,6 @@ def test_a_kernel_that_starts_before_its_launch_is_less_sure() -> None:
     assert names_of(named) == ["b"], "the name tells more than a launch that came too late"
 
 
-# --- graphs ----------------------------------------------------------------------------------
-
-
 def test_graph_nodes(subtests: pytest.Subtests) -> None:
     rows: list[tuple[list[Sequence[Any]], str | None]] = [
         ([(9, 8, 450, 1, 1), (8, 7, 440, 1, 1), (7, 0, 150, 1, 1)], None),
@@ -494,9 +480,6 @@ def test_graph_nodes(subtests: pytest.Subtests) -> None:
             assert names_of(aligned) == (["a"] if reason is None else [None])
             if reason is not None:
                 assert reason in aligned.unattributed[0].reason
-
-
-# --- iterations ------------------------------------------------------------------------------
 
 
 def test_an_odd_iteration_is_out_of_the_medians_and_in_the_sums() -> None:
@@ -552,9 +535,6 @@ def test_iterations_are_cut_where_the_gpu_is_idle() -> None:
     assert aligned.iterations["kernels"].tolist() == [5, 8, 8, 8, 8, 8]
 
 
-# --- what the GPU did ------------------------------------------------------------------------
-
-
 def test_gaps_overlap_and_copies() -> None:
     work = [
         one_kernel(start_ns=1000, end_ns=1100, correlation=1),
@@ -591,8 +571,6 @@ def test_a_device_is_chosen_and_none_is_missed() -> None:
         align_trace(trace, A_AND_B, device=3)
     assert "0, 1" in refused(error.value)
 
-
-# --- laws ------------------------------------------------------------------------------------
 
 NAMES = ["a", "b", "__myl_Add", "ExecutionContext::enqueue", "user", "k0_execute_kernel_trt"]
 LAW_PLAN = [
@@ -722,9 +700,6 @@ def test_engines_of_all_sorts_are_led_back_in_full(data: st.DataObject) -> None:
     assert aligned.coverage.exact == 1.0
     assert aligned.iterations["kept"].all()
     assert names_of(align_trace(built.trace, None)) == built.truth
-
-
-# --- a real capture --------------------------------------------------------------------------
 
 
 @needs_captures

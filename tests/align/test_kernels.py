@@ -117,9 +117,6 @@ def test_time_per_iteration_adds_up_the_launches_of_a_repeated_layer() -> None:
     assert aligned.per_iteration_ns == {"a": 30}  # the median of 30, 70 and 3
 
 
-# --- the median of durations that a coarse clock cut off ------------------------------------
-
-
 def test_the_interpolated_median_of_grouped_data(subtests: pytest.Subtests) -> None:
     rows: list[tuple[list[int], int]] = [
         ([3000], 3500),  # the middle of its step
@@ -147,8 +144,7 @@ def test_interpolation_stays_within_the_step_of_the_plain_median(steps: list[int
         assert abs(found - statistics.median(values)) <= resolution
 
 
-Rows = list[tuple[int, int, str, str, int, int, int]]
-"""Of the kernel table."""
+Rows = list[tuple[int, int, str, str, int, int, int]]  # Of the kernel table
 
 
 def inference(number: int, *, first_ns: int, between_ns: int, **own_ns: int) -> Rows:

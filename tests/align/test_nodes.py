@@ -152,9 +152,6 @@ MATRIX = [value("x", 4, 16)]
 MATRIX_OUT = [value("y", 4, 16)]
 
 
-# --- real models ----------------------------------------------------------------------------
-
-
 def test_every_node_of_a_real_model_has_a_fate_and_heavy_nodes_have_one_layer(subtests: pytest.Subtests) -> None:
     for path in real_models():
         with subtests.test(path=path):
@@ -180,9 +177,6 @@ def test_quantised_convolutions_run_from_dequantize_to_quantize() -> None:
         if layer.op.op_type == "Transpose":
             assert (layer.role, layer.nodes) == ("layout", ())
             assert "inserted by the backend to move tensor" in layer.reason
-
-
-# --- convolutions and what is fused into them -----------------------------------------------
 
 
 @pytest.mark.parametrize("activation", ["Relu", "Sigmoid", "Tanh"])
@@ -266,9 +260,6 @@ def test_reorders_are_layout_layers_and_compute_no_node() -> None:
     ]
 
 
-# --- matrices, attention, normalisation -----------------------------------------------------
-
-
 def test_transpose_matmul_add_relu_becomes_one_gemm() -> None:
     nodes = [
         n("Transpose", ["x"], ["t"], "transpose", perm=[1, 0]),
@@ -328,9 +319,6 @@ def test_layer_norm_written_out_is_one_layer() -> None:
     assert owner.op.op_type == "LayerNormalization"
     assert set(owner.nodes) == {node.name for node in nodes} - {"matmul"}
     assert found.layer_of("matmul").nodes == ("matmul",)
-
-
-# --- what does not run ----------------------------------------------------------------------
 
 
 def test_a_chain_of_constants_is_folded() -> None:
@@ -402,9 +390,6 @@ def test_common_subexpressions_are_computed_once_and_both_nodes_stand_there() ->
     assert found.layer_of("r1") == found.layer_of("r2")
     assert found.layer_of("tanh").nodes == ("tanh",)
     assert any("computed once, together with" in found.fates[name].reason for name in ("m1", "m2"))
-
-
-# --- subgraphs ------------------------------------------------------------------------------
 
 
 def branch(prefix: str, activation: str, weights: str, output: str = "o") -> onnx.GraphProto:
@@ -503,9 +488,6 @@ def test_a_tensor_read_by_a_branch_alone_is_read() -> None:
     assert "never read" not in found.fates["identity"].reason
 
 
-# --- ops that the backend takes apart -------------------------------------------------------
-
-
 def test_a_function_that_runs_in_several_layers_is_in_all_of_them() -> None:
     nodes = [
         n("Relu", ["x"], ["r"], "relu"),
@@ -521,9 +503,6 @@ def test_a_function_that_runs_in_several_layers_is_in_all_of_them() -> None:
     if len(steps) > 1:
         assert sum("a step of 'groupnorm'" in layer.reason for layer in steps) == len(steps) - 1
         assert all(layer.role == "compute" for layer in steps), "a Cast in it does the model's work"
-
-
-# --- random models --------------------------------------------------------------------------
 
 
 def random_model(seed: int) -> onnx.ModelProto:
@@ -604,9 +583,6 @@ def test_a_random_model_is_matched_without_loss_or_greed(subtests: pytest.Subtes
                 else:
                     assert heavy == 0, (layer.name, layer.op.op_type, ops)
             assert not [fate for fate in found.fates.values() if fate.reason.startswith("inferred: merged")]
-
-
-# --- layers and nodes made by hand ----------------------------------------------------------
 
 
 def tensor(name: str, constant: bool = False) -> Tensor:

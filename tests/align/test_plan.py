@@ -127,9 +127,6 @@ CHAIN = [
 ]
 
 
-# --- real plans -------------------------------------------------------------------------------
-
-
 def real(plan_file: Path, model: str, added: Collection[str] = ()) -> Matched:
     source = source_of(load_model(SAMPLES / f"{model}.onnx"), {}, None, feed=False)
     plan = read_layer_info(plan_file)
@@ -233,9 +230,6 @@ def test_a_capture_with_the_model_it_is_of() -> None:
     assert found.fates["DequantizeLinear_8"].fate == "folded"
 
 
-# --- names ------------------------------------------------------------------------------------
-
-
 def test_a_plugin_names_its_custom_node_and_layers_name_parts_of_it() -> None:
     call = Call(name="gemv", domain="trtprof", op_type="Gemv", outputs=("d",))
     nodes = [CHAIN[0], *(msgspec.structs.replace(each, name=f"gemv/{each.name}", call=call) for each in CHAIN[1:3])]
@@ -312,9 +306,6 @@ def test_names_spelled_out_in_the_name_of_a_layer() -> None:
     assert guess.match == "inferred"
 
 
-# --- ranges and tensors -----------------------------------------------------------------------
-
-
 def test_a_range_is_what_lies_between_its_tensors() -> None:
     nodes = [
         node("pre", "Relu", "x", "p"),
@@ -375,9 +366,6 @@ def test_renamed_tensors_are_no_borders() -> None:
     layers = [layer("A", "x", "d.1_2_myl0", "conv", "relu"), layer("B", "d.1_2_myl0", "y", "conv2", "relu2")]
     found = match(CHAIN, layers)
     assert found.layers["A"].nodes == ("conv", "relu")
-
-
-# --- roles ------------------------------------------------------------------------------------
 
 
 def test_roles_by_kind(subtests: pytest.Subtests) -> None:
@@ -443,9 +431,6 @@ def test_weights_that_are_filled_in_every_run() -> None:
     assert found.layers["__myl_Repl_myl0_0"].nodes == ("fill",)
     assert found.layers["__myl_Repl_myl0_0"].role == "compute"
     assert found.fates["other"].fate == "folded"
-
-
-# --- fates ------------------------------------------------------------------------------------
 
 
 def fate_between(*between: Node, reads: str = "c", last: str = "r") -> Matched:
@@ -623,9 +608,6 @@ def test_branches_and_loops() -> None:
     found = match(branches, [layer("A", "x", "t", "if/a")])
     assert found.fates["if"].fate == "folded"
     assert found.fates["if/b"].reason == "its branch is never taken"
-
-
-# --- odd input --------------------------------------------------------------------------------
 
 
 def test_odd_plans() -> None:

@@ -61,9 +61,6 @@ def capture(tmp_path: Path, model: Path) -> Path:
     return path
 
 
-# --- the model and the names are enough -------------------------------------------------------
-
-
 def test_a_bare_capture_and_a_model_give_a_priced_ranking(tmp_path: Path, model: Path) -> None:
     proto = onnx.load(model)
     path = tmp_path / "run.sqlite"
@@ -150,9 +147,6 @@ def test_sums_of_kernels_by_range_are_enough_too(tmp_path: Path, capture: Path, 
     assert [layer.attainable_ns for layer in run.layers] == [layer.attainable_ns for layer in whole.layers]
 
 
-# --- what leads to no node --------------------------------------------------------------------
-
-
 def test_what_leads_to_no_node_keeps_its_time_and_has_no_price(tmp_path: Path, model: Path) -> None:
     proto = onnx.load(model)
     strange = Layer("__myl_MulSum_myl0_3", (Work("__myl_MulSum_0x0123456789abcdef", 70_000),))
@@ -207,9 +201,6 @@ def test_without_ranges_nothing_leads_to_the_model(tmp_path: Path, model: Path, 
     with pytest.raises(UsageError) as caught:
         run_of(path, model)
     assert "does not tell which nodes of the model a kernel computes" in refused(caught.value)
-
-
-# --- dtypes -----------------------------------------------------------------------------------
 
 
 def chain(tmp_path: Path, *op_types: str) -> Path:
@@ -342,9 +333,6 @@ def test_however_nodes_are_fused_the_work_is_theirs_and_no_time_is_lost(
     assert all(found[layer.name].work is None for layer in layers if "Junk" in layer.name)
 
 
-# --- the batch --------------------------------------------------------------------------------
-
-
 def ideal_ns(run: Run) -> dict[str, int]:
     return {layer.name: layer.ideal_ns or 0 for layer in run.layers}
 
@@ -422,9 +410,6 @@ def test_a_model_that_leaves_more_open_than_its_batch_needs_its_shapes(tmp_path:
     assert sum(layer.ideal_ns or 0 for layer in shaped.layers) > 0
 
 
-# --- a file of names --------------------------------------------------------------------------
-
-
 @pytest.fixture
 def names(tmp_path: Path, model: Path) -> Path:
     """What trtexec exports of an engine without detailed verbosity."""
@@ -475,9 +460,6 @@ def test_a_file_of_names_without_the_model_is_refused(names: Path, capture: Path
         analyze(Files(layers=names, nsys=capture), [gpus.find("l4")], Settings())
     assert "only the names of its 24 layers" in refused(caught.value)
     assert "--onnx" in str(caught.value)
-
-
-# --- no bound is above the truth --------------------------------------------------------------
 
 
 def test_names_alone_never_tell_more_work_than_the_whole_plan(tmp_path: Path) -> None:

@@ -77,8 +77,6 @@ def test_a_document_of_build_is_layer_information(priced: PricedPlan, tmp_path: 
     assert "layers[3].layer" in refused(error.value)
 
 
-# --- what names tell -----------------------------------------------------------------------------
-
 WINOGRAD = "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1"
 _TILE = "nhwckrsc_nhwc_tilesize128x64x32_stage4_warpsize2x2x1_g1_tensor16x8x16"
 IMPLICIT = f"sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_{_TILE}"

@@ -41,8 +41,7 @@ RTX_LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_resnet_tiny.log"
 RESNET_TINY = SAMPLES / "resnet_tiny.onnx"
 
 A100, RTX_4090 = gpus.find("a100-pcie-80gb"), gpus.find("rtx-4090")
-TWO = ModelRequest.of("", batch=2)
-"""The model of the log at the batch that its engine was built for."""
+TWO = ModelRequest.of("", batch=2)  # The model of the log at the batch that its engine was built for
 
 
 def run_of(files: Files, **how: object) -> Run:
@@ -84,9 +83,6 @@ def rtx(tmp_path: Path) -> Files:
     profile = profile_of(RTX_LOG, tmp_path / "profile.json")
     times = times_of(tmp_path / "times.json", compute=0.5, h2d=0.02, d2h=0.01)
     return Files(RTX_LOG, profile, times, RESNET_TINY)
-
-
-# --- engines as trtexec exports them --------------------------------------------------------------
 
 
 def test_an_engine_has_the_figures_that_its_files_have(tmp_path: Path) -> None:
@@ -235,9 +231,6 @@ def test_of_several_optimisation_profiles_the_timed_one_is_looked_at(tmp_path: P
     assert "no medians" in run.verdict
 
 
-# --- a plan of TensorRT-RTX with a profile made by hand -----------------------------------------
-
-
 def test_copies_overlap_and_layers_make_the_latency(rtx: Files) -> None:
     run = run_of(rtx, model=TWO)
     layers = len(read_layer_info(RTX_LOG).layers)
@@ -336,9 +329,6 @@ def test_the_ledger_closes_whatever_was_measured(times: list[int], compute: int,
         assert sum(layer.measured_ns for layer in run.layers) == sum(times) == run.captured_ns
         claimed = sum(finding.lost_ns for finding in run.findings)
         assert claimed <= max(run.latency.median_ns, 0)
-
-
-# --- files that cannot be used ------------------------------------------------------------------
 
 
 def test_a_profile_of_another_engine_names_the_first_row(rtx: Files, tmp_path: Path) -> None:
@@ -445,9 +435,6 @@ def test_what_averages_fill_of_an_inference_is_no_gap_though_medians_leave_it(rt
     assert "HO501" in found()
     rtx.profile.write_text(json.dumps(skewed), encoding="utf-8")
     assert "HO501" not in found()
-
-
-# --- the summary that trt-engine-explorer keeps ---------------------------------------------------
 
 
 def summary_of(path: Path, *, median: float, percentiles: int = 1, **changes: object) -> Path:

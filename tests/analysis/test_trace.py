@@ -185,8 +185,6 @@ def test_a_capture_of_pytorch_on_two_gpus() -> None:
         assert sum(row.ns for row in run.ledger) == run.latency.median_ns
 
 
-# --- a capture alone: no plan, no model --------------------------------------------------------
-
 GPU_MM = (
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_kernel"
 )

@@ -36,8 +36,7 @@ def inspected(path: Path, graph: GraphProto, opset: int = 21) -> Inspection:
     return inspect(ModelRequest.of(path / "m.onnx"))
 
 
-PRODUCT = 2 * 4 * 4 * 4
-"""FLOP of a product of two 4x4 matrices."""
+PRODUCT = 2 * 4 * 4 * 4  # FLOP of a product of two 4x4 matrices
 
 
 def products(count: int, x: str, prefix: str) -> list[NodeProto]:

@@ -32,9 +32,6 @@ def loaded(folder: Path, **environment: str) -> Config:
     return load(folder, environment)
 
 
-# --- which file counts -------------------------------------------------------------------------
-
-
 def test_the_nearest_table_upwards_counts_and_files_without_one_are_passed_over(tmp_path: Path) -> None:
     project(tmp_path, "[tool.trtprof]\nmin-share = 0.02\nefficiency = 0.4\n")
     inner = tmp_path / "a" / "b"
@@ -72,9 +69,6 @@ def test_a_file_that_the_variable_names_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a folder") as of_folder:
         loaded(tmp_path, **{VARIABLE: str(tmp_path)})
     assert VARIABLE in of_folder.value.fix
-
-
-# --- what may be in it -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -133,9 +127,6 @@ def test_what_is_kept_reads_back_the_same(values: dict[str, float]) -> None:
     text = kept(thresholds)
     assert (text == "") == (thresholds == THRESHOLDS)
     assert judge_of(request(**({KEPT: text} if text else {}))).thresholds == thresholds
-
-
-# --- with a run --------------------------------------------------------------------------------
 
 
 def request(**options: str) -> Request:

@@ -30,9 +30,6 @@ CASES: dict[str, Case] = {
 BIG = Timed(relu("big", "u", "v", 10_000_000))
 
 
-# --- as the report says ------------------------------------------------------------------------
-
-
 def test_an_explanation_says_what_the_report_says(subtests: pytest.Subtests) -> None:
     for name, case in CASES.items():
         with subtests.test(name):
@@ -58,9 +55,6 @@ def test_a_rule_gives_its_own_reason_for_its_near_miss(subtests: pytest.Subtests
             found = explain(case, code, case.layers[0].name)
             assert found.outcome in ("silent", "dropped")
             assert "does not find in the layer what it is about" not in found.why
-
-
-# --- each kind of answer -----------------------------------------------------------------------
 
 
 def test_what_a_more_specific_rule_has_claimed_is_said_to_be_taken() -> None:
@@ -147,9 +141,6 @@ def test_a_rule_without_reasons_of_its_own_gets_one_from_the_numbers() -> None:
     assert "is not far from its roofline" in found.why
 
 
-# --- which layer, which rule -------------------------------------------------------------------
-
-
 def test_a_layer_goes_by_its_name_its_node_or_a_part_that_no_other_has() -> None:
     fused = relu("conv1 + relu1", "x", "m", nodes=("/a/conv1", "/a/relu1"))
     case = make_case(Timed(fused), Timed(relu("conv10", "m", "y", nodes=("/a/conv10",))))
@@ -165,9 +156,6 @@ def test_a_layer_goes_by_its_name_its_node_or_a_part_that_no_other_has() -> None
     with pytest.raises(UsageError, match="'zzz'") as error:
         layer_of(case, "zzz")
     assert "there are 2 layers" in refused(error.value)
-
-
-# --- the thresholds of a rule ------------------------------------------------------------------
 
 
 class Recorder:
@@ -216,9 +204,6 @@ def test_every_threshold_has_a_meaning_and_somebody_who_uses_it() -> None:
     package = Path(rank.__file__).parent
     source = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
     assert [name for name in Thresholds._fields if not re.search(rf"thresholds\.{name}\b", source)] == []
-
-
-# --- the judge ---------------------------------------------------------------------------------
 
 
 def test_a_judge_sets_thresholds_shows_the_case_and_says_what_is_not_a_default() -> None:

@@ -32,9 +32,6 @@ def told(findings: Iterable[Finding]) -> list[str]:
     return [f"{one.code} {one.where}: {one.lost_ns} ns: {one.evidence}" for one in findings]
 
 
-# --- the laws ------------------------------------------------------------------------------------
-
-
 def no_rule_claims_more_of_a_layer_than_it_lost(case: Case, claimed: Claims, _: Findings) -> None:
     results = {result.name: result for result in case.layers}
     for code, claim in claimed:

@@ -117,9 +117,6 @@ def test_a_gpu_is_not_called_slow_where_good_kernels_of_the_same_shapes_reach_no
     assert claims("TR907", extrapolated(expecting(case, **{name: (0.6, 0.9, 1.1)})))
 
 
-# --- a kernel by hand ------------------------------------------------------------------------------
-
-
 def test_a_kernel_by_hand_may_hope_for_the_fastest_tenth_and_at_worst_for_the_slowest() -> None:
     case = story(1_900_000)
     case = expecting(case, gemv=(0.2, 0.3, 0.5))
@@ -132,9 +129,6 @@ def test_a_kernel_by_hand_may_hope_for_the_fastest_tenth_and_at_worst_for_the_sl
     assert found.verdict == "write it"
     assert "could be won back, down to the fastest tenth of library kernels" in found.why
     assert "~570 us (380 .. 950, 80 %)" in found.basis
-
-
-# --- beyond what was measured ------------------------------------------------------------------------
 
 
 def extrapolated(case: Case) -> Case:

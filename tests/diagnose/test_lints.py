@@ -43,14 +43,11 @@ def conv(
     name: str = "conv",
 ) -> PlanLayer:
     return PlanLayer(
-        name=name,
-        kind="CaskConvolution",
-        parameter_type="Convolution",
+        name=name, kind="CaskConvolution", parameter_type="Convolution",
         inputs=(tensor(f"{name}_in", 1, channels, 8, 8, dtype=dtype),),
-        outputs=(tensor(f"{name}_out", 1, made, 8, 8, dtype=out or dtype),),
-        tactic=tactic,
+        outputs=(tensor(f"{name}_out", 1, made, 8, 8, dtype=out or dtype),), tactic=tactic,
         attributes={"Groups": groups},
-    )
+    )  # fmt: skip
 
 
 def gemm(rows: int, inner: int, columns: int, dtype: str = "fp16") -> PlanLayer:
@@ -89,9 +86,6 @@ def lints(*layers: PlanLayer, works: list[Work | None] | None = None, bindings: 
 
 def codes(*layers: PlanLayer, **rest: Any) -> list[str]:
     return [each.code for each in lints(*layers, **rest)]
-
-
-# --- dimensions ---------------------------------------------------------------------------------
 
 
 def test_dimensions_of_products(subtests: pytest.Subtests) -> None:
@@ -214,9 +208,6 @@ def test_plans_and_runs_are_judged_alike_by_every_labelled_name() -> None:
     assert min(judged["tensor"], judged["simt"]) > 80
 
 
-# --- precision ----------------------------------------------------------------------------------
-
-
 def test_pr1_quantised_products_with_wide_outputs() -> None:
     (found,) = lints(conv(64, 64, dtype="int8", out="fp32"))
     assert (found.code, found.what) == ("PR1", "reads int8 and writes fp32")
@@ -239,8 +230,6 @@ def test_pr2_fp32_layers_in_an_engine_of_lower_precision() -> None:
     works = [Work(tensor_flops=1, dtype="fp16"), Work(tensor_flops=1, dtype="fp16")]
     assert codes(*halves, wide, works=[*works, Work(tensor_flops=100, dtype="fp32")]) == []
 
-
-# --- conversions --------------------------------------------------------------------------------
 
 WIDE, HALF, INT8 = (tensor("x", 2, 8, dtype=dtype) for dtype in ("fp32", "fp16", "int8"))
 
@@ -294,9 +283,6 @@ def test_sl1_slices_that_convert() -> None:
     assert codes(other("Slice", named("a", HALF), named("b", HALF))) == []
 
 
-# --- all of them --------------------------------------------------------------------------------
-
-
 def test_codes_are_unique_and_titled() -> None:
     of_plans = sorted((rule for rule in RULES.values() if rule.plan is not None), key=lambda rule: rule.order)
     assert [rule.code for rule in of_plans] == ["TC1", "TC2", "PR1", "PR2", "RF1", "RF2", "QD1", "SL1"]
@@ -306,9 +292,6 @@ def test_codes_are_unique_and_titled() -> None:
 def test_lints_come_by_code_then_in_the_order_of_the_plan() -> None:
     found = lints(conv(3, 64, name="first"), conv(64, 64, tactic=SIMT, name="second"), conv(5, 64, name="third"))
     assert [(each.code, each.layer) for each in found] == [("TC1", "first"), ("TC1", "third"), ("TC2", "second")]
-
-
-# --- plans as TensorRT exports them -------------------------------------------------------------
 
 
 def real(path: Path) -> list[PlanLint]:

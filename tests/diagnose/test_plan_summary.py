@@ -133,9 +133,6 @@ def test_fractions_add_up_to_one_and_layers_bytes_and_times_to_those_of_the_plan
         assert [share.fraction for share in shares] == sorted((share.fraction for share in shares), reverse=True)
 
 
-# --- reformats ------------------------------------------------------------------------------------
-
-
 def test_where_a_reformat_comes_from_and_whom_it_serves(subtests: pytest.Subtests) -> None:
     rows: list[tuple[str, str, dict[str, Any], str, str]] = [
         ("in", "a", {}, "input", "next"),
@@ -157,20 +154,13 @@ def test_where_a_reformat_comes_from_and_whom_it_serves(subtests: pytest.Subtest
 def test_the_change_of_a_reformat_is_in_words() -> None:
     source = PlanTensor(name="a", dims=(1, 3, 4, 4), dtype="fp32", format="Row major linear FP32")
     target = PlanTensor(
-        name="b",
-        dims=(1, 3, 4, 4),
-        dtype="fp16",
-        format="Channel major FP16 format where channel % 8 == 0",
-        vector=8,
-        vector_axis=1,
-    )
+        name="b", dims=(1, 3, 4, 4), dtype="fp16", format="Channel major FP16 format where channel % 8 == 0",
+        vector=8, vector_axis=1,
+    )  # fmt: skip
     made = PlanLayer(name="r", kind="Reformat", inputs=(source,), outputs=(target,))
     (found,) = summarise([MatchedLayer(layer=made, role="layout")], [None], ()).reformats
     assert found.change == "fp32 Linear -> fp16 NHWC8"
     assert found.bytes == 3 * 16 * 4 + 8 * 16 * 2
-
-
-# --- the rest ---------------------------------------------------------------------------------------
 
 
 def test_fates_are_counted() -> None:
@@ -180,9 +170,6 @@ def test_fates_are_counted() -> None:
         NodeFate(node="c", fate="layer", layers=("x",)),
     ]
     assert summarise([], [], fates).fates == {"folded": 1, "layer": 2}
-
-
-# --- plans as TensorRT exports them ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,6 @@ def barrier_ns(one: PluginCandidate) -> int:
     return sum(part.ns for part in one.barrier)
 
 
-# --- the story ----------------------------------------------------------------------------------
-
-
 def test_the_gemv_of_the_story_is_worth_a_kernel() -> None:
     case, plan = story(1_900_000)
     (result,) = case.layers
@@ -168,9 +165,6 @@ def test_a_plugin_that_computes_what_is_fused_too_cuts_nothing() -> None:
     assert (whole.crossing, whole.before, whole.behind) == ((), (), ())
 
 
-# --- users' cases ---------------------------------------------------------------------------------
-
-
 def conv(elements: int, *, slow: float, out: str = "y", size: int = 512) -> Timed:
     """A convolution of 1 x 1 in fp16 that memory bounds: ``elements`` channels, in and out alike."""
     image, made = (tensor(name, 1, elements, size, size, dtype="fp16") for name in ("x", out))
@@ -273,9 +267,6 @@ def test_4714_a_plugin_for_a_convolution_loses_its_epilogue() -> None:
     assert weigh(again, matched("conv", borders[:1], borders[1:], ("conv", "relu")), ops=ops).verdict == "write it"
 
 
-# --- the barrier ----------------------------------------------------------------------------------
-
-
 def test_a_reformat_that_is_there_for_the_layer_alone_falls_away() -> None:
     case = engine_case(conv(64, slow=2.0), ceilings=GPU)
     inside = [plan_tensor(name, 1, 64, 512, 512, form=NHWC8) for name in ("x", "y")]
@@ -371,9 +362,6 @@ def test_a_loop_pays_the_barrier_in_every_round() -> None:
     assert barrier_ns(weigh(case, plan, runs={"gemv": 7})) == 7 * 2000
 
 
-# --- the verdict ----------------------------------------------------------------------------------
-
-
 def test_several_products_in_one_layer_have_to_be_told_apart_first() -> None:
     a, b, m, c, y = (tensor(name, 512, 512) for name in "abmcy")
     one = layer("first", "MatMul", (a, b), (m,), nodes=("first", "second"))
@@ -416,9 +404,6 @@ def test_a_gain_within_the_noise_is_not_worth_it() -> None:
     assert noise_floor_ns(noisy) == pytest.approx(2 * 0.1 * (2 / 10) ** 0.5 * calm.latency.median_ns, abs=1)
 
 
-# --- the ladder -----------------------------------------------------------------------------------
-
-
 def test_padding_is_priced_where_no_kernel_is_on_the_tensor_cores() -> None:
     inputs = tensor("a", 4096, 1021, dtype="fp16"), tensor("b", 1021, 4096, dtype="fp16", constant=True)
     one = layer("product", "MatMul", inputs, (tensor("y", 4096, 4096, dtype="fp16"),))
@@ -448,9 +433,6 @@ def test_a_quantised_layer_that_writes_floats_can_write_less() -> None:
     assert step.what == "a Q/DQ pair behind it, so that it writes int8"
     # Three quarters of the 67 MB that it writes, of 84 MB in all.
     assert step.gain_ns == pytest.approx(case.layers[0].measured_ns * 0.6, rel=1e-3)
-
-
-# --- what always holds ------------------------------------------------------------------------------
 
 
 @given(
@@ -495,8 +477,6 @@ def check_laws(layers: Sequence[LayerResult], found: Sequence[PluginCandidate]) 
     assert [one.net_ns for one in found] == sorted((one.net_ns for one in found), reverse=True)
     assert sum(one.recoverable_ns for one in found) <= sum(max(one.lost_ns or 0, 0) for one in layers)
 
-
-# --- real engines ---------------------------------------------------------------------------------
 
 GEMV_LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_gemv.log"
 

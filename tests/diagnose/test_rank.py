@@ -40,9 +40,6 @@ def two_layers(gap_ns: int = 0) -> Case:
     )  # fmt: skip
 
 
-# --- who may claim what ------------------------------------------------------------------------
-
-
 def test_the_more_specific_rule_takes_a_layer_from_the_other() -> None:
     late = claims("AA1", claim({"a": 3000000, "b": 2_000_000}), order=60)
     early = claims("ZZ1", claim({"a": 1_000_000}), order=10)
@@ -87,9 +84,6 @@ def test_rules_see_what_others_have_claimed() -> None:
     assert seen == [("b",)]
 
 
-# --- negative rows -----------------------------------------------------------------------------
-
-
 def test_claims_shrink_where_profiled_kernels_outlast_the_latency() -> None:
     """8 ms of kernels in a latency with room for 5 ms beside the call: each claim is worth 5/8."""
     case = two_layers(gap_ns=-3_000_000)
@@ -119,8 +113,6 @@ def test_a_layer_faster_than_attainable_pays_for_nobody() -> None:
     (finding,) = hypotheses(diagnose(case))
     assert (finding.layers, finding.lost_ns) == (("slow",), 1_000_000)
 
-
-# --- the invariants, for random runs -----------------------------------------------------------
 
 any_case = cases(st.floats(0.3, 30.0), st.sampled_from(NAMES), overheads=gaps)
 
@@ -168,9 +160,6 @@ def test_claims_are_at_most_latency_less_ideal_where_nothing_beats_its_roof(case
     assert sum(finding.lost_ns for finding in found) <= case.latency.median_ns - case.row(IDEAL)
 
 
-# --- severity and confidence -------------------------------------------------------------------
-
-
 def test_severity_follows_the_share_of_latency(subtests: pytest.Subtests) -> None:
     rows: list[tuple[float, str]] = [
         (0.011, "info"),
@@ -199,9 +188,6 @@ def test_confidence_is_lower_for_an_inferred_match_and_for_noise() -> None:
     assert confidence("inferred", 0.01) == confidence("none", 0.01) == round(sure * THRESHOLDS.doubt, 2)
     assert confidence("exact", 0.2) == round(sure * THRESHOLDS.doubt, 2)
     assert confidence("inferred", 0.2) == round(sure * THRESHOLDS.doubt**2, 2)
-
-
-# --- the verdict -------------------------------------------------------------------------------
 
 
 def test_the_verdict_names_the_distance_and_the_first_suspect() -> None:

@@ -38,9 +38,6 @@ def datasheet(case: Case) -> Case:
     return case._replace(ceilings=msgspec.structs.replace(case.ceilings, origin="datasheet"))
 
 
-# --- classes ------------------------------------------------------------------------------------
-
-
 def test_the_class_is_what_the_op_and_its_shapes_say(subtests: pytest.Subtests) -> None:
     rows: list[tuple[Layer, str]] = [
         (product(64, 64), "gemm"),
@@ -68,9 +65,6 @@ def test_an_attention_kernel_of_a_plan_is_attention_though_its_first_op_is_a_pro
     plan = {"one": MatchedLayer(layer=PlanLayer(name="_gemm_mha_v2_0", kind="kgen"))}
     case = engine_case(Timed(product(64, 64)), plan=plan)
     assert class_of(case.layers[0], case).op == "attention"
-
-
-# --- from the run ---------------------------------------------------------------------------------
 
 
 def test_three_healthy_kernels_of_the_class_tell_what_it_reaches() -> None:
@@ -111,9 +105,6 @@ def test_small_kernels_are_held_against_each_other_and_not_against_an_empty_one(
     found = reached(case, case.layers[4])
     assert found.low < 0.2 < found.efficiency < found.high == pytest.approx(0.25)
     assert "the upper quartile of 4 other layers of this run bound by launch" in found.basis
-
-
-# --- from calibration, from a datasheet -----------------------------------------------------------
 
 
 def test_calibration_reaches_its_own_ceiling_at_best() -> None:

@@ -117,9 +117,6 @@ def test_the_generated_cases_make_remedies_speak() -> None:
     assert set(words) - spoken <= rare
 
 
-# --- tiles ---------------------------------------------------------------------------------------
-
-
 def few_tiles(channels: int = 320, made: int = 640) -> Case:
     """A convolution of 24 x 32 places in tiles of 128 x 64, on a GPU of 72 SMs, at a third of its peak."""
     weights = tensor("w", made, channels, 3, 3, dtype="fp16", constant=True)
@@ -153,9 +150,6 @@ def test_tiles_that_fill_the_sms_are_not_named() -> None:
 def test_a_name_without_a_tile_or_with_a_split_tells_no_blocks(kernel: str) -> None:
     case = run_case(Timed(product(128, 128, 8192), 3.0), kernel, on("a10"))
     assert tiles_of(case, case.layers[0]) is None
-
-
-# --- the first convolution of a quantised model --------------------------------------------------
 
 
 def image_conv(dtype: str, out: str = "fp32", channels: int = 3) -> Layer:
@@ -195,9 +189,6 @@ def test_the_ladder_before_a_plugin_says_so_too() -> None:
     first = one.ladder[0]
     assert first.what.startswith("leave it unquantised")
     assert not any("zeros" in step.what for step in one.ladder)
-
-
-# --- depthwise -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,6 @@ def ceilings(case: Case, **changes: Any) -> Case:
     return case._replace(ceilings=msgspec.structs.replace(case.ceilings, **changes))
 
 
-# --- every rule --------------------------------------------------------------------------------
-
-
 def test_every_rule_fires_on_its_case_and_is_silent_on_its_near_miss(subtests: pytest.Subtests) -> None:
     assert set(CODES) == set(FIRES) == set(SILENT)
     for code, case in FIRES.items():
@@ -157,9 +154,6 @@ def test_a_rule_is_a_file_named_after_its_code_with_what_why_and_try_and_no_thre
     taken = next(RULES.values())
     with pytest.raises(ValueError, match=f"{taken.code}.*twice"):
         RULES.register(taken.code)(taken)
-
-
-# --- what each one says ------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -832,9 +826,6 @@ def test_every_reason_of_the_driver_but_idleness_has_a_remedy() -> None:
     assert set(tr906_clock_held_down.REMEDIES) == set(CLOCK_EVENTS.values()) - {"idle"}
 
 
-# --- the story, and what users ask -------------------------------------------------------------
-
-
 def story(efficiency: float, kernel: str = SM50_GEMV) -> Case:
     """The batched gemv at a share of the 1.01 TB/s of the datasheet."""
     roof = msgspec.structs.replace(RTX_4090.attainable, dram_bytes_per_s=1.01e12)
@@ -969,9 +960,6 @@ def test_the_estimate_for_fp16_is_near_what_the_same_gpu_was_measured_with() -> 
     assert only(case, "PR801").lost_ns == pytest.approx(ns - narrow_ns, rel=0.35)
 
 
-# --- doubts and their limits ---------------------------------------------------------------------
-
-
 def slow_run(**medians: float) -> Case:
     """A kernel at a tenth of its roof, which RL101 suspects; see `latencies`."""
     return latencies(make_case(Timed(gemv(), 10.0), ceilings=RTX_4090), **medians)
@@ -1053,9 +1041,6 @@ def test_medians_that_do_not_add_up_are_doubted_and_no_gap() -> None:
     assert not found(spread, "HO501")
     (told,) = found(spread, "TR909")
     assert (told.severity, told.brief) == ("critical", "medians of layers miss +80 %")
-
-
-# --- laws, and dimensions ------------------------------------------------------------------------
 
 
 @given(

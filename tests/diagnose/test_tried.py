@@ -49,33 +49,18 @@ def rung(
 
 def tried(*rungs: Rung) -> Tried:
     return Tried(
-        schema_version=1,
-        model=ModelInfo(name="story", path="story.onnx", sha256="", ir_version=10, opsets={"": 20}),
-        backend=Backend(name="ort-cpu", reason="asked for"),
-        device=Device(name="any", kind="cpu"),
-        created="",
-        version="",
-        command="",
-        threads=1,
-        latency=None,
-        verdict="",
-        rungs=rungs,
-        best=None,
-        candidates=len(rungs),
-        budget_s=1.0,
-        spent_s=1.0,
-    )
+        schema_version=1, model=ModelInfo(name="story", path="story.onnx", sha256="", ir_version=10, opsets={"": 20}),
+        backend=Backend(name="ort-cpu", reason="asked for"), device=Device(name="any", kind="cpu"), created="",
+        version="", command="", threads=1, latency=None, verdict="", rungs=rungs, best=None, candidates=len(rungs),
+        budget_s=1.0, spent_s=1.0,
+    )  # fmt: skip
 
 
 def found_in(case: Case, *rungs: Rung, tries: str = TRIES, backend: str = "ort-cpu", code: str = "RL101") -> Finding:
     return only(case._replace(tries=tries, backend=backend, tried=tried(*rungs) if rungs else None), code)
 
 
-CPU = FIRES["RL101"]
-"""The gemv of the story, with nothing measured beside it."""
-
-
-# --- the command ----------------------------------------------------------------------------------
+CPU = FIRES["RL101"]  # The gemv of the story, with nothing measured beside it
 
 
 def test_a_finding_that_a_rung_answers_says_how_to_try_it() -> None:
@@ -90,9 +75,6 @@ def test_no_doubt_about_the_numbers_has_one() -> None:
     for code, case in FIRES.items():
         for finding in diagnose(case._replace(tries=TRIES, backend="ort-cpu", tried=tried(rung("any", "helps", 2)))):
             assert finding.kind != "trust" or (finding.command, finding.tried) == ("", ()), code
-
-
-# --- what was tried -------------------------------------------------------------------------------
 
 
 def test_what_helps_stands_in_place_of_the_bare_remedy() -> None:
@@ -133,9 +115,6 @@ def test_what_says_nothing_of_a_finding_leaves_it_as_it_is(subtests: pytest.Subt
     for other in rows:
         with subtests.test(str(other)[:100]):
             assert found_in(CPU, other) == found_in(CPU)
-
-
-# --- the ladder before a plugin -------------------------------------------------------------------
 
 
 def weighed(*rungs: Rung, ns: int = 1_900_000, tries: str = TRIES) -> PluginCandidate:

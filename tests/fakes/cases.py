@@ -31,16 +31,11 @@ from trtprof.diagnose.rank import diagnose
 from trtprof.estimate.roofline import predict_layers
 
 CEILINGS = Ceilings(
-    device="an invented device",
-    source="a test",
-    measured_at="2026-01-01T00:00:00+00:00",
+    device="an invented device", source="a test", measured_at="2026-01-01T00:00:00+00:00",
     best=one_unit({"fp32": 110e9, "fp64": 55e9, "int8": 440e9}, dram=11e9, cache=44e9),
-    attainable=one_unit({"fp32": 100e9, "fp64": 50e9, "int8": 400e9}, dram=10e9, cache=40e9),
-    cache_bytes=1_000_000,
-    threads=2,
-    launch_ns=500.0,
-    call_ns=1000.0,
-)
+    attainable=one_unit({"fp32": 100e9, "fp64": 50e9, "int8": 400e9}, dram=10e9, cache=40e9), cache_bytes=1_000_000,
+    threads=2, launch_ns=500.0, call_ns=1000.0,
+)  # fmt: skip
 
 RTX_4090 = Ceilings(
     device="RTX 4090",
@@ -118,16 +113,11 @@ def make_case(
     median_ns = kernels_ns + round(ceilings.call_ns) + gap_ns
     latency = Latency(median_ns=median_ns, p99_ns=round(median_ns * 1.1), cv=cv, n=100)
     case = Case(
-        layers=results,
-        engine={one.name: one for one in layers},
-        latency=latency,
-        profiled=latency,
-        coverage=Coverage(exact=coverage[0], inferred=coverage[1], unattributed=1 - sum(coverage)),
-        ceilings=ceilings,
-        ledger=build_ledger(results, estimates, latency, ceilings, unattributed_ns),
-        clock_resolution_ns=1000,
+        layers=results, engine={one.name: one for one in layers}, latency=latency, profiled=latency,
+        coverage=Coverage(exact=coverage[0], inferred=coverage[1], unattributed=1 - sum(coverage)), ceilings=ceilings,
+        ledger=build_ledger(results, estimates, latency, ceilings, unattributed_ns), clock_resolution_ns=1000,
         profiled_gap_ns=max(gap_ns, 0) + round(ceilings.call_ns),
-    )
+    )  # fmt: skip
     return case._replace(**changes)
 
 
@@ -153,24 +143,14 @@ def result(timed: Timed, work: Work | None, estimate: Estimate | None) -> LayerR
         measured_ns = round(estimate.attainable_ns * timed.slow)
     lost_ns = None if estimate is None else measured_ns - estimate.attainable_ns
     return LayerResult(
-        name=one.name,
-        op_type=one.op.op_type,
-        role=one.role,
-        nodes=one.nodes,
-        kernels=(),
-        measured_ns=measured_ns,
+        name=one.name, op_type=one.op.op_type, role=one.role, nodes=one.nodes, kernels=(), measured_ns=measured_ns,
         ideal_ns=None if estimate is None else estimate.ideal_ns,
         attainable_ns=None if estimate is None else estimate.attainable_ns,
         lost_ns=measured_ns if one.role == "layout" else lost_ns,
-        bound="unknown" if estimate is None else estimate.bound,
-        flops=None if work is None else work.flops,
-        bytes=None if work is None else work.bytes,
-        dtype=compute_dtype(one.op),
-        match=one.match,
-        terms={} if estimate is None else estimate.terms,
-        work=work,
-        constant=one.constant,
-    )
+        bound="unknown" if estimate is None else estimate.bound, flops=None if work is None else work.flops,
+        bytes=None if work is None else work.bytes, dtype=compute_dtype(one.op), match=one.match,
+        terms={} if estimate is None else estimate.terms, work=work, constant=one.constant,
+    )  # fmt: skip
 
 
 def expecting(case: Case, **bands: tuple[float, float, float]) -> Case:

@@ -62,16 +62,11 @@ def with_kernels(case: Case, kernels: Mapping[str, Mapping[str, float] | str]) -
         shares = {shares: 1.0} if isinstance(shares, str) else shares
         return tuple(
             Match(
-                layer=name,
-                kernel=kernel,
-                count=1,
-                median_ns=round(measured_ns * share),
-                total_ns=round(measured_ns * share),
-                confidence="exact",
-                reason="a test",
+                layer=name, kernel=kernel, count=1, median_ns=round(measured_ns * share),
+                total_ns=round(measured_ns * share), confidence="exact", reason="a test",
             )
             for kernel, share in shares.items()
-        )
+        )  # fmt: skip
 
     layers = tuple(msgspec.structs.replace(one, kernels=matches(one.name, one.measured_ns)) for one in case.layers)
     return case._replace(layers=layers)
@@ -115,8 +110,7 @@ def planned(case: Case, name: str, image_format: str) -> Case:
     return case._replace(plan={name: MatchedLayer(layer=plan)})
 
 
-BIG = Timed(relu("big", "u", "v", 100_000_000))
-"""800 MB at the roof: what the share of the others is measured by."""
+BIG = Timed(relu("big", "u", "v", 100_000_000))  # 800 MB at the roof: what the share of the others is measured by
 
 STORY_GPU = {"ceilings": RTX_4090, "spec": gpus.find("rtx-4090")}
 STORY = run_case(Timed(gemv(), 10.0), SM50_GEMV, STORY_GPU)

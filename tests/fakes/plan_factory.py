@@ -47,22 +47,13 @@ def row(
 ) -> Row:
     """A layer with its nodes and its work; without ``nbytes`` its work is not known."""
     layer = PlanLayer(
-        name=name,
-        kind=kind,
-        inputs=(tensor(f"{name}_in", 1, 8, 16, 16),),
-        outputs=(tensor(f"{name}_out", 1, 8, 16, -1),),
-        tactic=f"{name}_kernel",
-        stream=0,
-        serves=serves,
-    )
+        name=name, kind=kind, inputs=(tensor(f"{name}_in", 1, 8, 16, 16),),
+        outputs=(tensor(f"{name}_out", 1, 8, 16, -1),), tactic=f"{name}_kernel", stream=0, serves=serves,
+    )  # fmt: skip
     matched = MatchedLayer(
-        layer=layer,
-        role=role,
-        nodes=tuple(nodes),
-        shared=tuple(shared),
-        match=match,
+        layer=layer, role=role, nodes=tuple(nodes), shared=tuple(shared), match=match,
         reason="the plan names them" if match == "exact" else "between its borders",
-    )
+    )  # fmt: skip
     if work is None and nbytes is not None:
         work = Work(
             tensor_flops=flops,
@@ -104,25 +95,16 @@ def plan_of(
         )
 
     summary = PlanSummary(
-        layers=len(rows),
-        launches=sum(each.role in ("compute", "layout") for each in matched),
+        layers=len(rows), launches=sum(each.role in ("compute", "layout") for each in matched),
         by_kind=shares([each.layer.kind for each in matched]),
         by_precision=shares([work.dtype or "fp16" if work else "unknown" for work in works]),
-        by_match=shares([each.match for each in matched]),
-        reformats=tuple(reformats),
-        edges=tuple(edges),
-        lints=tuple(lints),
-        fates=dict(sorted(Counter(fate.fate for fate in fates).items())),
-    )
+        by_match=shares([each.match for each in matched]), reformats=tuple(reformats), edges=tuple(edges),
+        lints=tuple(lints), fates=dict(sorted(Counter(fate.fate for fate in fates).items())),
+    )  # fmt: skip
     return EnginePlan(
-        facts=facts or EngineFacts(),
-        bindings=tuple(bindings),
-        layers=tuple(matched),
-        works=tuple(works),
-        fates=fates,
-        op_types=op_types or {},
-        summary=summary,
-    )
+        facts=facts or EngineFacts(), bindings=tuple(bindings), layers=tuple(matched), works=tuple(works),
+        fates=fates, op_types=op_types or {}, summary=summary,
+    )  # fmt: skip
 
 
 def typical(*, timed: bool = False) -> EnginePlan:
@@ -170,14 +152,10 @@ def typical(*, timed: bool = False) -> EnginePlan:
         fates,
         timed=timed,
         facts=EngineFacts(
-            backend="tensorrt-rtx",
-            versions={"tensorrt-rtx": "1.2.3", "onnx": "1.20.0"},
-            device="no GPU",
+            backend="tensorrt-rtx", versions={"tensorrt-rtx": "1.2.3", "onnx": "1.20.0"}, device="no GPU",
             era="TensorRT 11 or TensorRT-RTX, text of one line a layer",
-            precision="fp16, converted before the build with a converter 1.0",
-            build_ns=243_000_000,
-            network_layers=112,
-            warnings=("the timing cache is of another version and was not used",),
+            precision="fp16, converted before the build with a converter 1.0", build_ns=243_000_000,
+            network_layers=112, warnings=("the timing cache is of another version and was not used",),
             notes=("the plan does not tell which kernels run",),
         ),
         bindings=(
@@ -187,35 +165,21 @@ def typical(*, timed: bool = False) -> EnginePlan:
         op_types={**{node: node.rpartition("/")[2] for node in nodes}, "/head/Reshape": "Reshape"},
         reformats=(
             PlanReformat(
-                layer="reformat_in",
-                origin="input",
-                serves="__myl_CorrMulAddRelu_myl0_1",
-                change="fp32 Linear -> fp16 NHWC8",
-                bytes=602_112,
-                ns=602_112 if timed else None,
+                layer="reformat_in", origin="input", serves="__myl_CorrMulAddRelu_myl0_1",
+                change="fp32 Linear -> fp16 NHWC8", bytes=602_112, ns=602_112 if timed else None,
             ),
             PlanReformat(layer="copy", origin="QDQ", serves="", change="int8 Linear -> fp16 Linear", bytes=None),
         ),
         edges=(
             PlanEdge(
-                tensor="a",
-                maker="__myl_CorrMulAddRelu_myl0_1",
-                readers=("/pool/MaxPool_myl0_2",),
-                kind="epilogue",
-                expected=False,
-                reason="a reduction in between",
-                bytes=3_211_264,
+                tensor="a", maker="__myl_CorrMulAddRelu_myl0_1", readers=("/pool/MaxPool_myl0_2",), kind="epilogue",
+                expected=False, reason="a reduction in between", bytes=3_211_264,
                 saved_ns=3_200_000 if timed else None,
             ),
             PlanEdge(
-                tensor="b",
-                maker="gemm_3",
-                readers=("__myl_fused_5", "plugin_6"),
-                kind="epilogue",
-                expected=True,
+                tensor="b", maker="gemm_3", readers=("__myl_fused_5", "plugin_6"), kind="epilogue", expected=True,
                 reason="the rule 'product' makes one layer of /head/attention/query/MatMul and what follows it",
-                bytes=131_072,
-                saved_ns=900 if timed else None,
+                bytes=131_072, saved_ns=900 if timed else None,
             ),
         ),
         lints=(
@@ -231,7 +195,7 @@ def typical(*, timed: bool = False) -> EnginePlan:
             ),
             PlanLint(code="PL2", layer="plugin_6", what="a plugin", evidence="", try_="look at it"),
         ),
-    )
+    )  # fmt: skip
 
 
 def empty() -> EnginePlan:
@@ -255,14 +219,8 @@ def hostile() -> EnginePlan:
         [NodeFate(node=name, fate="lost", layers=(name,), reason=name) for name in HOSTILE_NAMES],
         timed=True,
         facts=EngineFacts(
-            backend=HOSTILE_NAMES[0],
-            versions={name: name for name in HOSTILE_NAMES},
-            device=HOSTILE_NAMES[6],
-            era=HOSTILE_NAMES[8],
-            precision=HOSTILE_NAMES[7],
-            build_ns=1,
-            warnings=HOSTILE_NAMES,
-            notes=HOSTILE_NAMES,
+            backend=HOSTILE_NAMES[0], versions={name: name for name in HOSTILE_NAMES}, device=HOSTILE_NAMES[6],
+            era=HOSTILE_NAMES[8], precision=HOSTILE_NAMES[7], build_ns=1, warnings=HOSTILE_NAMES, notes=HOSTILE_NAMES,
         ),
         bindings=[
             PlanBinding(name=name, mode=mode, dtype=name, dims=None)
@@ -280,7 +238,7 @@ def hostile() -> EnginePlan:
             for name in HOSTILE_NAMES
         ],
         lints=[PlanLint(code=name, layer=name, what=name, evidence=name, try_=name) for name in HOSTILE_NAMES],
-    )
+    )  # fmt: skip
 
 
 def many(number: int = 10_000) -> EnginePlan:

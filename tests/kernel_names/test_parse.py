@@ -123,8 +123,6 @@ def test_json_has_every_field_once() -> None:
     assert len(found) == len(dataclasses.fields(KernelName))
 
 
-# Laws ---------------------------------------------------------------------------------------------------------------
-
 PIECES = [
     "_", "::", "<", ">", "(", ")", ", ", " ", "[", "]", "{", "}", "lambda", "(anonymous namespace)", "<unnamed>",
     "(int)4", "_ZN", "E", "I", "S_", "S0_", "T_", "Ul", "Z", "L", "X", "J", "Dp", "0x1f", "sm80", "sm_", "xmma", "gemm",

@@ -23,12 +23,9 @@ ACTIVITY_COLUMNS = (
 def activity(
     work: Work, iteration: Codes, count: int, layer: Codes, counted: Bools, launch: Codes, returned: Ints
 ) -> pd.DataFrame:
-    """What the GPU did in each iteration.
+    """What the GPU did in each iteration: `gpu_kernels.ITERATION_COLUMNS`; several devices are added up.
 
-    ``end_ns - start_ns`` of a row is ``kernel_ns - overlap_ns + copy_ns + gap_inside_ns + gap_between_ns +
-    gap_host_ns`` where one device works; several devices are added up. ``iteration`` and ``layer`` are int32
-    ``[work]``, -1 for none; ``launch`` is the call that launched it, below 0 where unknown; ``returned`` is int64
-    ``[calls]``.
+    ``iteration``, ``layer`` and ``launch`` are int32 ``[work]``, below 0 for none; ``returned`` is int64 ``[calls]``.
     """
     import pandas as pd
 

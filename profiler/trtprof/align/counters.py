@@ -123,9 +123,6 @@ def _sum(
     )
 
 
-# --- names ----------------------------------------------------------------------------------
-
-
 class _Finder:
     """Candidates by their names, at each level of likeness."""
 
@@ -208,9 +205,6 @@ def _bare(name: str) -> str:
             text = text[:at]
             break
     return "".join(text.split())
-
-
-# --- order ----------------------------------------------------------------------------------
 
 
 def _sequence(found: Sequence[_Candidate], rank: Sequence[int | None]) -> list[_Candidate]:

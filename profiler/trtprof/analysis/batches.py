@@ -1,7 +1,6 @@
 """Which batches a measured time allows, where neither the model nor the capture tells the batch.
 
-More images take no less time: the largest batch whose ideal time is not above the measured one in any layer bounds it
-from above, and a batch is a positive integer. `ideal` is what no correct kernel beats, on the datasheet's clock.
+More images take no less time: the largest batch whose `ideal` is not above the measured time in any layer.
 """
 
 from __future__ import annotations

@@ -125,10 +125,8 @@ def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
     return msgspec.structs.replace(
         ceilings,
         attainable=Roof(
-            tensor_flops_per_s=scaled(roof.tensor_flops_per_s),
-            vector_flops_per_s=scaled(roof.vector_flops_per_s),
-            special_per_s=scaled(roof.special_per_s),
-            dram_bytes_per_s=min(roof.dram_bytes_per_s * stream, best),
+            tensor_flops_per_s=scaled(roof.tensor_flops_per_s), vector_flops_per_s=scaled(roof.vector_flops_per_s),
+            special_per_s=scaled(roof.special_per_s), dram_bytes_per_s=min(roof.dram_bytes_per_s * stream, best),
             dram_out_of_place_bytes_per_s={
                 pattern: min(rate * stream, best) for pattern, rate in roof.dram_out_of_place_bytes_per_s.items()
             },
@@ -137,7 +135,7 @@ def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
         launch_ns=ceilings.launch_ns / speed,
         # What the profiler adds is not: `_overhead_scale` finds in the run itself how much dearer it was.
         call_ns=ceilings.call_ns / speed,
-    )
+    )  # fmt: skip
 
 
 MAX_OVERHEAD_SCALE = 2.0  # A run may prove the profiler at most this much dearer than empty kernels do; more is noise

@@ -78,12 +78,9 @@ def times_of(samples: pd.DataFrame) -> InferenceTimes:
         return tuple(int(value) for value in stream[name])
 
     return InferenceTimes(
-        latency_ns=column("latency_ns"),
-        compute_ns=column("compute_ns"),
-        enqueue_ns=column("enqueue_ns"),
-        h2d_ns=column("h2d_ns"),
-        d2h_ns=column("d2h_ns"),
-    )
+        latency_ns=column("latency_ns"), compute_ns=column("compute_ns"), enqueue_ns=column("enqueue_ns"),
+        h2d_ns=column("h2d_ns"), d2h_ns=column("d2h_ns"),
+    )  # fmt: skip
 
 
 def _tensorrt(folder: RunFolder, source: Source, trace: GpuTrace, capture: GpuCapture) -> _Aligned:

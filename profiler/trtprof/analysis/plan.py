@@ -181,11 +181,7 @@ def model_of_plan(bindings: Sequence[records.PlanBinding], name: str, path: str)
         return binding.dims if binding.dims is not None and min(binding.dims, default=0) >= 0 else None
 
     return records.ModelInfo(
-        name=name,
-        path=path,
-        sha256="",
-        ir_version=0,
-        opsets={},
+        name=name, path=path, sha256="", ir_version=0, opsets={},
         inputs=tuple(
             records.InputTensor(
                 name=binding.name, dtype=binding.dtype or "unknown", shape=known(binding),

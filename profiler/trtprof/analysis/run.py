@@ -162,9 +162,6 @@ def _held(run: records.Run, counters: Counters, order: Sequence[str], judge: Jud
     return msgspec.structs.replace(run, versions=versions)
 
 
-# --- layers -----------------------------------------------------------------------------------
-
-
 def _expectations(
     evidence: Evidence, subject: Subject
 ) -> tuple[tuple[records.Expectation, ...], records.Corrected | None]:
@@ -372,9 +369,6 @@ def _attribute(value: records.Attribute) -> str:
 
 _MOST_VALUES = 16
 _MOST_LETTERS = 200
-
-
-# --- in words ---------------------------------------------------------------------------------
 
 
 def _read(files: Mapping[str, str]) -> str:

@@ -73,15 +73,10 @@ def timeline_of_trace(trace: GpuTrace, alignment: TraceAlignment, layers: Sequen
     start = np.concatenate([work["start_ns"], calls["start_ns"]]).astype(np.int64)
     end = np.concatenate([work["end_ns"], calls["end_ns"]]).astype(np.int64)
     return _timeline(
-        int(chosen),
-        max(len(kept), 1),
-        lanes,
-        lane=np.concatenate([lane, host]),
+        int(chosen), max(len(kept), 1), lanes, lane=np.concatenate([lane, host]),
         layer=pd.Series(np.concatenate([layer, call_layer])),
-        name=pd.Series([*work["name"].astype(str), *calls["name"].astype(str)]),
-        start=start,
-        duration=end - start,
-    )
+        name=pd.Series([*work["name"].astype(str), *calls["name"].astype(str)]), start=start, duration=end - start,
+    )  # fmt: skip
 
 
 def _median_of(spans: pd.Series[Any]) -> int:

@@ -87,12 +87,10 @@ def _by_kernel(trace: GpuTrace, alignment: TraceAlignment) -> TraceAlignment:
     for match in alignment.unattributed:
         matches[place[match.kernel]].append(msgspec.structs.replace(match, layer=match.kernel))
     return alignment._replace(
-        layers=tuple(MatchedLayer(layer=PlanLayer(name=name, kind="kernel")) for name in names),
-        work=work,
-        matches=tuple(tuple(own) for own in matches),
-        unattributed=(),
+        layers=tuple(MatchedLayer(layer=PlanLayer(name=name, kind="kernel")) for name in names), work=work,
+        matches=tuple(tuple(own) for own in matches), unattributed=(),
         per_iteration_ns=tuple(round(ns) for ns in medians),
-    )
+    )  # fmt: skip
 
 
 def evidence_of_alignment(

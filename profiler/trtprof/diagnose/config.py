@@ -1,15 +1,8 @@
 """Settings of a project: the thresholds of the rules, from ``[tool.trtprof]`` of its ``pyproject.toml``.
 
-    [tool.trtprof]
-    min-share = 0.02
-    efficiency = 0.4
-
-Keys are the fields of `diagnose.Thresholds`, with hyphens. As with other tools that are set there, the nearest
-``pyproject.toml`` upwards from the working folder that has such a table counts, and no other. ``TRTPROF_CONFIG``
-names a file in its place; one that is no ``pyproject.toml`` may have the keys at its top.
-
-A run keeps what it was judged by in its folder (`kept`), and is judged by that ever after (`judge_of`): a saved run
-gives the same bytes wherever it is analysed again.
+Keys are the fields of `diagnose.Thresholds`, with hyphens: ``min-share = 0.02``. The nearest such table upwards from
+the working folder counts, and no other. ``TRTPROF_CONFIG`` names another file; one that is no ``pyproject.toml`` may
+have the keys at its top. A run keeps what it was judged by (`kept`), and is judged by that ever after (`judge_of`).
 """
 
 from __future__ import annotations

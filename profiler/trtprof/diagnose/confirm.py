@@ -1,11 +1,7 @@
 """Predictions held against hardware counters: what of them is proven, and what is not.
 
-ncu flushes the caches before every launch unless told otherwise (``--cache-control all``), so a layer of one kernel
-must read all that it needs from DRAM once; what it writes may stay in the L2. FLOP of the counters are adds,
-multiplies and fused multiply-adds of floating-point numbers; comparisons, conversions, special functions and integer
-arithmetic are not among them.
-
-A finding stays a hypothesis where no counter tells of its cause (`PROOFS` has the others).
+ncu flushes the caches before every launch (``--cache-control all``), so a layer of one kernel reads all that it needs
+from DRAM once; what it writes may stay in the L2. Counted FLOP are adds, multiplies and fused multiply-adds of floats.
 """
 
 from __future__ import annotations
@@ -46,9 +42,6 @@ def confirm(run: Run, counters: Sequence[LayerCounters], thresholds: Thresholds 
         confirmations=tuple(_confirmation(layer, one, run) for layer, one in seen),
         findings=tuple(_judged(finding, layers, found, run, thresholds) for finding in run.findings),
     )
-
-
-# --- predictions ----------------------------------------------------------------------------
 
 
 def _confirmation(layer: LayerResult, counted: LayerCounters, run: Run) -> Confirmation:
@@ -196,9 +189,6 @@ def _ratio(count: float, wanted: _Range) -> str:
 def _uncounted(counted: LayerCounters) -> str:
     number = len(counted.uncounted)
     return f"{number} of its kernels {'were' if number > 1 else 'was'} not counted"
-
-
-# --- causes ---------------------------------------------------------------------------------
 
 
 class _Proof(NamedTuple):

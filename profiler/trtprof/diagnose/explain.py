@@ -1,7 +1,4 @@
-"""What a rule says of one layer, and why where it says nothing.
-
-The rules run as they do for the report (`rank.diagnose`), so that the answer is that of the report.
-"""
+"""What a rule says of one layer, and why where it says nothing: the rules run as for the report."""
 
 from __future__ import annotations
 

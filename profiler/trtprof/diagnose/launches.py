@@ -73,10 +73,7 @@ def launches(case: Case, layer: LayerResult) -> tuple[Launch, ...]:
 
 
 def excess_ns(case: Case, layer: LayerResult) -> int:
-    """What a layer took longer than a healthy kernel of its work: of a datasheet's roof that is less than was lost.
-
-    0 where its work, or a part of it, is not known.
-    """
+    """What a layer took longer than a healthy kernel of its work; 0 where its work, or a part of it, is not known."""
     if layer.role != "compute" or layer.attainable_ns is None or layer.lost_ns is None or layer.name in case.partial:
         return 0
     reached = case.thresholds.of_datasheet if case.from_datasheet else 1.0

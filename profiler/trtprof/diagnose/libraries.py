@@ -1,9 +1,7 @@
-"""A layer beside what good library kernels take for the same: is it slow at all, and what may one hope for.
+"""A layer beside what good library kernels take for the same (`records.Expectation`).
 
-An expectation (`records.Expectation`) says both where there is one. A kernel that takes no longer than nine of ten
-library kernels is not slow, however far its roof is. What a remedy or a kernel by hand may win is what the fastest
-tenth of library kernels would; nothing says that anybody does better. Without an expectation, and where it is no more
-than an extrapolation (`Expectation.firm`), all that is lost counts.
+One that takes no longer than nine of ten of them is not slow. What a remedy may win is what their fastest tenth would.
+Without an expectation, and where it is an extrapolation (`Expectation.firm`), all that is lost counts.
 """
 
 from __future__ import annotations

@@ -33,9 +33,6 @@ def _sheet(rule: Rule, config: Config) -> RuleSheet:
 
 def _threshold(name: str, config: Config) -> RuleThreshold:
     return RuleThreshold(
-        name=name.replace("_", "-"),
-        value=getattr(config.thresholds, name),
-        default=getattr(THRESHOLDS, name),
-        origin=config.source(name),
-        meaning=meanings().get(name, ""),
-    )
+        name=name.replace("_", "-"), value=getattr(config.thresholds, name), default=getattr(THRESHOLDS, name),
+        origin=config.source(name), meaning=meanings().get(name, ""),
+    )  # fmt: skip

@@ -21,13 +21,7 @@ def summarise(
     bindings: Sequence[records.PlanBinding] = (),
     lints: Sequence[records.PlanLint] | None = None,
 ) -> records.PlanSummary:
-    """Sum up a plan.
-
-    Args:
-        layers: In execution order.
-        fates: Of the ONNX nodes; empty where no model was given.
-        times_ns: Of each layer, measured or attainable; None where a layer has none, or none has.
-    """
+    """A plan in figures: by times in ns, measured or attainable (None where a layer has none), else by bytes."""
     parts = [
         _Part(matched, work, times_ns[at] if times_ns is not None else None)
         for at, (matched, work) in enumerate(zip(layers, works, strict=True))
@@ -58,10 +52,7 @@ class _Part:
 
 
 def _shares(parts: Sequence[_Part], of: Callable[[_Part], str], timed: bool) -> tuple[records.PlanShare, ...]:
-    """The parts by what ``of`` calls them, the largest share first.
-
-    The fractions are 0 where not even bytes are known.
-    """
+    """Layers of each kind, largest share first; fractions of 0 where not even bytes are known."""
     members: dict[str, list[_Part]] = {}
     for part in parts:
         members.setdefault(of(part), []).append(part)

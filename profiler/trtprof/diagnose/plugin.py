@@ -1,14 +1,10 @@
 """Whether a hand-written kernel pays: what it would win back, less what it costs to cut a layer out of its fusion.
 
-A plugin is the last rung of a ladder. It replaces one op; what the engine computed in the same kernel before and
-behind that op becomes layers of their own, with tensors between them that nobody wrote before. It takes and gives
-linear tensors unless it is written for another format, so that reformats may be needed on both sides, and nothing
-writes through it into a concatenation. All of that is priced here by the same ceilings as the layers, and cheaper
-fixes come first.
-
-The price is that of a plugin for the main op of the layer alone, in linear formats: one that computes the rest of
-the layer too, or takes the formats as they are, pays less, and the verdict says so where that decides it. Of a kernel
-that is known better (`Thought`) it is that of this one.
+A plugin replaces one op; what the engine computed with it becomes layers of their own, with tensors between them. It
+takes and gives linear tensors, so that reformats may be needed on both sides, and nothing writes through it into a
+concatenation. All is priced by the ceilings of the layers, and cheaper fixes come first. The price is that of a plugin
+for the main op alone: one that computes the rest too, or takes the formats as they are, pays less, and the verdict says
+so where that decides it. Of a kernel that is known better (`Thought`) it is that of this one.
 """
 
 from __future__ import annotations
@@ -325,9 +321,6 @@ def _writes(case: Case, layer: LayerResult, fused: Fused) -> str:
     return f"trtprof plugin RUN {shlex.quote(called)}"
 
 
-# --- the verdict ------------------------------------------------------------------------------
-
-
 def noise_floor_ns(case: Case) -> int:
     """The most of two standard errors of a difference of means, the clock's step, and min_share; ns."""
     deviation = case.latency.median_ns * max(case.latency.cv, 0.0)
@@ -394,9 +387,6 @@ def _unless(prices: Sequence[_Price], fused: Fused, recoverable: int, floor: int
     if not escapes or rest < floor:
         return ""
     return f"; one that {' and '.join(escapes)} would keep {format_ns(rest)}"
-
-
-# --- the barrier ------------------------------------------------------------------------------
 
 
 def _barrier(view: _View, layer: LayerResult, fused: Fused) -> Iterator[_Price]:
@@ -487,9 +477,6 @@ def is_linear(tensor: PlanTensor) -> bool:
             step *= max(dim, 1)
         return True
     return layout(tensor) in ("", "Linear")
-
-
-# --- what is fused ----------------------------------------------------------------------------
 
 
 def fused_in(case: Case, layer: LayerResult, inside: Collection[str] = ()) -> Fused:
@@ -586,9 +573,6 @@ def _nbytes(tensor: Tensor, width: str) -> int:
     if width and tensor.dtype in _FLOATS and tensor.elements is not None:
         return dtype_bytes(width, tensor.elements)
     return tensor.nbytes or 0
-
-
-# --- the ladder -------------------------------------------------------------------------------
 
 
 def _ladder(view: _View, layer: LayerResult, reach: Reached) -> Iterator[LadderStep]:

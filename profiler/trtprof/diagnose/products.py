@@ -203,8 +203,8 @@ def tensor_peak(case: Case, dtype: str) -> float:
 def padded_ns(layer: LayerResult, product: Product, step: int) -> int:
     """What a layer would attain with dimensions padded to multiples of ``step``.
 
-    Multiply-accumulates grow with both. Of bytes, results grow with the width, weights with both, and what else is
-    read with the length of rows; of a product of two activations, which are not told apart, with both.
+    Multiply-accumulates and weights grow with both, results with the width, what else is read with the length of rows;
+    of a product of two activations with both.
     """
     work = layer.work
     if work is None:

@@ -22,11 +22,7 @@ OF_EVERY_FINDING = ("min_share", "noise_cv", "warning_share", "critical_share", 
 
 
 def diagnose(case: Case, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
-    """Run all rules and rank what they find by the time it claims.
-
-    A layer's time is claimed once, by the most specific rule that wants it (the one with the lowest order); what is
-    left of a claim after that is kept only if it is worth showing.
-    """
+    """Run all rules and rank findings by claimed time; a layer goes once, to the lowest order that wants it."""
     measured = {layer.name: layer.measured_ns for layer in case.layers}
     outside = sum(max(case.row(cause), 0) for cause in OUTSIDE)
     claimed: set[str] = set(case.claimed)

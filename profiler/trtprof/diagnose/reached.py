@@ -1,7 +1,4 @@
-"""What kernels of a layer's class reach of their roof on this device.
-
-The roof is a bound that no kernel beats; a kernel written by hand does not reach it either. What one may hope
-for is what good kernels of the same class reach here. Four sources, the first that there is:
+"""What kernels of a layer's class reach of their roof on this device: the first of four sources that there is.
 
 1. what library kernels take for the same on this GPU, by measurements of others (`records.Expectation`);
 2. the healthy kernels of the run itself: of the same op class, bound, precision and size, at least `KERNELS`;
@@ -76,10 +73,7 @@ class OpClass(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """What share of the roof a class reaches, and where that is from in words. ``0 < low <= efficiency <= high <= 1``.
-
-    ``low`` and ``high`` are the range of the healthy kernels of the class, or of the source.
-    """
+    """The share of its roof that a class reaches, ``0 < low <= efficiency <= high <= 1``, and its source."""
 
     efficiency: float
     low: float
@@ -122,11 +116,7 @@ def healthy_layers(case: Case) -> tuple[Healthy, ...]:
 
 
 def reached(case: Case, layer: LayerResult, healthy: Sequence[Healthy] | None = None) -> Reached:
-    """What good kernels of the class of a layer reach of their roof.
-
-    The roof of a layer that a launch bounds is the time of an empty kernel, which no roofline compares with one that
-    has a little to do.
-    """
+    """What good kernels of the class of a layer reach of their roof; of one that a launch bounds, other small ones."""
     if layer.firm and layer.attainable_ns:
         return _of_libraries(layer)
     own = class_of(layer, case)
@@ -244,9 +234,6 @@ def _of_calibration(case: Case, own: OpClass) -> Reached:
         f"{format_percent(least)} of it that calibration holds healthy{shaken}; fewer than {KERNELS} healthy "
         f"kernels of this class ran here ({own.words})",
     )  # fmt: skip
-
-
-# --- classes ----------------------------------------------------------------------------------
 
 
 def _op_class(layer: LayerResult, case: Case) -> str:

@@ -12,8 +12,6 @@ from trtprof.kernel_names.signatures import fact, leading_types, pointer_types
 from trtprof.kernel_names.symbols import Part, Term, dtype, walk
 from trtprof.kernel_names.words import Words
 
-# cuBLAS ------------------------------------------------------------------------------------------------------------
-
 _GEMV = re.compile(r"gemv(?:NSP|2T|2N|2C|x)(?:_kernel(?:_val)?)?", re.ASCII)
 _SMALL_N = re.compile(r"gemmSN_([NTC]{2})_kernel\w*", re.ASCII)
 _SPLIT_K = frozenset(("splitKreduce_kernel", "splitKreduce", "reduceSplitK"))
@@ -107,8 +105,6 @@ def _split_k_types(part: Part) -> Fields:
     return fields
 
 
-# cuDNN -------------------------------------------------------------------------------------------------------------
-
 _CUDNN: tuple[tuple[str, str, Unit], ...] = (
     ("implicit_convolve_", "conv", "simt"), ("explicit_convolve_", "conv", "simt"),
     ("precomputed_convolve_", "conv", "simt"), ("conv2d_grouped_direct_kernel", "conv", "simt"),
@@ -188,8 +184,6 @@ def _xmma_traits(term: Term) -> Fields:
             fields["op"] = {"fprop": "conv"}.get(word, word)
     return fields
 
-
-# CUTLASS -----------------------------------------------------------------------------------------------------------
 
 _MAINLOOP = re.compile(r"(?:\w*[a-z0-9_])?Sm(\d{2,3})[af]?(?![a-z0-9])\w*", re.ASCII)
 _ENABLE = re.compile(r"enable_sm(\d{2,3})(?:a|_\w+)?", re.ASCII)

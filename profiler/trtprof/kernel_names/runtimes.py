@@ -8,8 +8,6 @@ from trtprof.kernel_names.record import Fields
 from trtprof.kernel_names.signatures import fact, leading_types, pointer_types
 from trtprof.kernel_names.symbols import Term, dtype
 
-# TensorRT ----------------------------------------------------------------------------------------------------------
-
 _TRT_SPACES = {
     "genericReformat": "reformat", "cuInt8": "reformat", "cuSliceLayer": "slice", "cuPad": "pad", "cuPadLayer": "pad",
     "cuEltwise": "elementwise", "cuResizeLayer": "resize", "cuGatherLayer": "gather", "cuGather": "gather",
@@ -83,9 +81,6 @@ def _cutensor(term: Term, *, complete: bool) -> Fields:
     return fields
 
 
-# ONNX Runtime ------------------------------------------------------------------------------------------------------
-
-
 def onnxruntime(term: Term, *, complete: bool) -> Fields | None:
     """Kernels of the CUDA execution provider: ``onnxruntime::cuda::_UnaryElementWise<float, float, OP_Relu, ...>``."""
     if "onnxruntime" not in term.names[:-1]:
@@ -114,9 +109,6 @@ def onnxruntime(term: Term, *, complete: bool) -> Fields | None:
         if op not in ("gemm", "conv", "gemv", "attention"):
             fields |= {"unit": "none", "evidence": name}
     return fields
-
-
-# CUB and Thrust ----------------------------------------------------------------------------------------------------
 
 
 def cub(term: Term, *, complete: bool) -> Fields | None:
