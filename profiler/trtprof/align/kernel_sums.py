@@ -1,13 +1,9 @@
 """Sums of kernels led back to the layers of a TensorRT plan: what can be said where no single kernel is known.
 
-``nsys stats`` prints kernels by name, or by name and each NVTX range around their launch. No sum is split by guess:
-
 1. ``nvtx_kern_sum`` counts a kernel once for each range around it. What the range of a layer holds is of that layer;
-   Myelin's ranges lie within those of TensorRT. TensorRT's own range around an inference holds all, and says what is
-   left, and how many inferences there were.
-2. A kernel that is called like the TacticName of one layer alone is of that layer.
-
-What is left has no layer, and says why.
+Myelin's ranges lie within those of TensorRT, whose own around an inference holds all, says what is left, and counts
+inferences.
+2. A kernel that is called like the TacticName of one layer alone is of that layer. What is left has none, and says why.
 """
 
 from __future__ import annotations

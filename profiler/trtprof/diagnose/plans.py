@@ -11,14 +11,7 @@ from trtprof.base.records import MatchedLayer, PlanBinding, PlanTensor, Work
 
 
 class PlanView:
-    """The layers of a plan and who reads what.
-
-    Attributes:
-        layers: Those that run something on the GPU, in execution order, each with its work.
-        products: Those of them that convolve or multiply matrices.
-        inputs: Names of the inputs of the engine.
-        outputs: Names of its outputs.
-    """
+    """The layers of a plan that run something, in execution order with their work, its products, and who reads what."""
 
     def __init__(
         self, layers: Sequence[MatchedLayer], works: Sequence[Work | None], bindings: Iterable[PlanBinding] = ()

@@ -14,12 +14,7 @@ LAYOUTS = frozenset(("nn", "nt", "tn", "tt"))
 
 
 class Words:
-    """The words of a name, and whether each is all of itself: a profiler may have cut the last one.
-
-    Attributes:
-        all: The words.
-        closed: Whether something follows the last word, so that it is complete.
-    """
+    """The words of a name; ``closed`` says whether something follows the last one, so that it is not cut."""
 
     def __init__(self, name: str, *, closed: bool) -> None:
         """Split ``name`` at underscores; ``closed`` where a bracket follows it."""
