@@ -48,12 +48,18 @@ def read_ranges(frame: pd.DataFrame) -> Ranges:
     kinds = np.array([domain_kind(word) for word in domains] or [OTHER], dtype=np.int8)
     start, end = integers(frame["start_ns"]), integers(frame["end_ns"])
     return Ranges(
-        start=start, end=np.maximum(end, start) if (end < start).any() else end, tid=integers(frame["tid"]),
-        pid=frame["pid"].to_numpy(), kind=kinds[domain],
-        nests=np.array([word == "push_pop" for word in styles] or [True], dtype=np.bool_)[style], domain=domain,
-        domains=domains, name=name, names=names,
+        start=start,
+        end=np.maximum(end, start) if (end < start).any() else end,
+        tid=integers(frame["tid"]),
+        pid=frame["pid"].to_numpy(),
+        kind=kinds[domain],
+        nests=np.array([word == "push_pop" for word in styles] or [True], dtype=np.bool_)[style],
+        domain=domain,
+        domains=domains,
+        name=name,
+        names=names,
         runs=np.array([is_run(word) for word in names] or [False], dtype=np.bool_),
-    )  # fmt: skip
+    )
 
 
 def nest(ranges: Ranges, chosen: Codes) -> tuple[NestedRanges, Codes]:

@@ -135,10 +135,13 @@ def align_trace(
     origins = find_origins(trace.work, trace.graph_nodes)
     origins = origins._replace(node=origins.node[work.row])
     host = Host(
-        row=launches.row, pid=trace.work["pid"].to_numpy()[work.row],
-        graph=(trace.work["graph_node"].to_numpy() != 0)[work.row], starts=integers(trace.launches["start_ns"]),
-        ends=integers(trace.launches["end_ns"]), tids=trace.launches["tid"].to_numpy(),
-    )  # fmt: skip
+        row=launches.row,
+        pid=trace.work["pid"].to_numpy()[work.row],
+        graph=(trace.work["graph_node"].to_numpy() != 0)[work.row],
+        starts=integers(trace.launches["start_ns"]),
+        ends=integers(trace.launches["end_ns"]),
+        tids=trace.launches["tid"].to_numpy(),
+    )
     ranges = read_ranges(trace.ranges)
     inferences = nest(ranges, np.flatnonzero(ranges.is_run()).astype(np.int32))
     iterations = find_iterations(work, host, ranges, inferences, iteration_range)
@@ -202,7 +205,10 @@ class _Totals:
             medians[layer] = _median(sums[kept])
         per_iteration = tuple(medians)
         return TraceAlignment(
-            layers=self.layers, matches=matches, unattributed=unattributed, captured_ns=captured,
+            layers=self.layers,
+            matches=matches,
+            unattributed=unattributed,
+            captured_ns=captured,
             coverage=_coverage(
                 (match.confidence, match.total_ns) for found in (*matches, unattributed) for match in found
             ),
@@ -213,11 +219,17 @@ class _Totals:
                 )
                 for match in found
             ),
-            shares=shares, per_iteration_ns=per_iteration, iterations=iterations,
-            iteration_source=self.iterations.source, busy_ns=busy_ns(work, counted),
-            transfers=self._transfers(trace, counted, kept), launching=self._launching(iterations),
-            pattern=self._pattern(kept), notes=tuple(self.notes), work=self._work_frame(len(trace.work), counted),
-        )  # fmt: skip
+            shares=shares,
+            per_iteration_ns=per_iteration,
+            iterations=iterations,
+            iteration_source=self.iterations.source,
+            busy_ns=busy_ns(work, counted),
+            transfers=self._transfers(trace, counted, kept),
+            launching=self._launching(iterations),
+            pattern=self._pattern(kept),
+            notes=tuple(self.notes),
+            work=self._work_frame(len(trace.work), counted),
+        )
 
     def _work_frame(self, length: int, counted: Bools) -> pd.DataFrame:
         """The columns in the order of the rows that were given."""
@@ -299,11 +311,18 @@ class _Totals:
             at, name = divmod(rest, names)
             how = HOWS[code] if code < 32 else NONE
             match = Match(
-                layer=self.layers[at - 1].layer.name if at else None, kernel=self.work.names[name], count=count,
-                median_ns=median, total_ns=total, confidence=how.confidence,
-                reason=how.reason if code < 32 else self._found.reason(*divmod(code - 32, 8)), blocks=launch.blocks,
-                threads=launch.threads, registers=launch.registers, shared_bytes=launch.shared_bytes,
-            )  # fmt: skip
+                layer=self.layers[at - 1].layer.name if at else None,
+                kernel=self.work.names[name],
+                count=count,
+                median_ns=median,
+                total_ns=total,
+                confidence=how.confidence,
+                reason=how.reason if code < 32 else self._found.reason(*divmod(code - 32, 8)),
+                blocks=launch.blocks,
+                threads=launch.threads,
+                registers=launch.registers,
+                shared_bytes=launch.shared_bytes,
+            )
             (found[at - 1] if at else unattributed).append(match)
             share = shares.setdefault((STRATEGIES.index(how.strategy), how.strategy, how.confidence), [0, 0])
             share[0] += count
@@ -348,11 +367,16 @@ class _Totals:
         timed = iterations[iterations["kept"] & (iterations["host_start_ns"] >= 0)]
         host = (timed["host_end_ns"] - timed["host_start_ns"]).to_numpy()
         return LaunchFacts(
-            known=len(known), missing=int((row == MISSING).sum()), ambiguous=int((row == AMBIGUOUS).sum()),
-            early=int(self.launches.early[self.kernel].sum()), calls=int(called.sum()),
-            call_ns=_median((self.host.ends - self.host.starts)[called]), queue_ns=_median(queue),
-            queue_p90_ns=int(queue[(9 * len(queue) - 1) // 10]) if len(queue) else 0, host_ns=_median(host),
-        )  # fmt: skip
+            known=len(known),
+            missing=int((row == MISSING).sum()),
+            ambiguous=int((row == AMBIGUOUS).sum()),
+            early=int(self.launches.early[self.kernel].sum()),
+            calls=int(called.sum()),
+            call_ns=_median((self.host.ends - self.host.starts)[called]),
+            queue_ns=_median(queue),
+            queue_p90_ns=int(queue[(9 * len(queue) - 1) // 10]) if len(queue) else 0,
+            host_ns=_median(host),
+        )
 
     def _pattern(self, kept: Bools) -> tuple[tuple[str, int], ...]:
         if not kept.any() or not self.iterations.source:

@@ -126,10 +126,13 @@ def _read(sums: pd.DataFrame) -> list[_Sum]:
             domain, name = _range(str(row["range"]))
             thread = int(row["pid"]), int(row["tid"])
             own = own._replace(
-                range=name, domain=domain, nests=bool(name) and row["style"] == "push_pop", thread=thread,
+                range=name,
+                domain=domain,
+                nests=bool(name) and row["style"] == "push_pop",
+                thread=thread,
                 range_count=int(row["range_count"]),
                 which=f"process {thread[0]}, thread {thread[1]}" if threads > 1 and thread[0] >= 0 else "",
-            )  # fmt: skip
+            )
         rows.append(own)
     return rows
 
@@ -219,8 +222,10 @@ class _Sums:
         if self._from_ranges:
             used = tuple(index for index, own in enumerate(matches) if own)
         return SumsAlignment(
-            layers=tuple(self._layers[index] for index in used), matches=tuple(matches[index] for index in used),
-            unattributed=tuple(sorted(unattributed, key=_most_time_first)), captured_ns=captured,
+            layers=tuple(self._layers[index] for index in used),
+            matches=tuple(matches[index] for index in used),
+            unattributed=tuple(sorted(unattributed, key=_most_time_first)),
+            captured_ns=captured,
             coverage=_coverage((piece.confidence, piece.total_ns) for piece in pieces),
             node_coverage=_coverage(
                 (
@@ -229,9 +234,12 @@ class _Sums:
                 )
                 for piece in pieces
             ),
-            inferences=inferences, inference_source=source, common=_common(pieces), from_kernels=self._from_kernels,
+            inferences=inferences,
+            inference_source=source,
+            common=_common(pieces),
+            from_kernels=self._from_kernels,
             notes=tuple(self._notes),
-        )  # fmt: skip
+        )
 
     # --- one kernel of one thread ---------------------------------------------------------------
 
@@ -300,12 +308,14 @@ class _Sums:
     def _match(self, piece: _Piece) -> Match:
         whole = piece.total_ns == piece.row.total_ns
         return Match(
-            layer=self._layers[piece.layer].layer.name if piece.layer >= 0 else None, kernel=piece.row.kernel,
+            layer=self._layers[piece.layer].layer.name if piece.layer >= 0 else None,
+            kernel=piece.row.kernel,
             count=piece.number,
             median_ns=piece.row.median_ns if whole else round(piece.total_ns / max(piece.number, 1)),
-            total_ns=piece.total_ns, confidence=piece.confidence,
+            total_ns=piece.total_ns,
+            confidence=piece.confidence,
             reason="; ".join(filter(None, (piece.reason, piece.row.which))),
-        )  # fmt: skip
+        )
 
     def _check(
         self, captured: int, matches: Iterable[Match], groups: dict[tuple[tuple[int, int], str], list[_Sum]]

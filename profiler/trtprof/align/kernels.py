@@ -43,13 +43,16 @@ def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns:
         layer = by_name.get(str(layer_name))
         self_ns = [int(value) for value in rows["self_ns"]]
         match = Match(
-            layer=None if layer is None else layer.name, kernel=str(kernel), count=len(self_ns),
-            median_ns=interpolated_median(self_ns, resolution_ns), total_ns=sum(self_ns),
+            layer=None if layer is None else layer.name,
+            kernel=str(kernel),
+            count=len(self_ns),
+            median_ns=interpolated_median(self_ns, resolution_ns),
+            total_ns=sum(self_ns),
             confidence="none" if layer is None else "exact",
             reason=f"the profile calls it {layer_name!r}, which is no layer of the engine"
             if layer is None
             else "the profile names the layer",
-        )  # fmt: skip
+        )
         if layer is None:
             unattributed.append(match)
         else:
@@ -65,11 +68,15 @@ def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns:
     inner = kernels["layer"].isin([layer.name for layer in layers if layer.graph])
     outer = kernels[~inner].groupby("iteration").size()
     return Alignment(
-        matches={name: tuple(found) for name, found in matches.items()}, unattributed=tuple(unattributed),
-        per_iteration_ns=_per_iteration(kernels, iterations, resolution_ns), captured_ns=captured,
-        coverage=_coverage(matches, by_name, captured), inference_ns=inference_ns, gap_ns=gap_ns,
+        matches={name: tuple(found) for name, found in matches.items()},
+        unattributed=tuple(unattributed),
+        per_iteration_ns=_per_iteration(kernels, iterations, resolution_ns),
+        captured_ns=captured,
+        coverage=_coverage(matches, by_name, captured),
+        inference_ns=inference_ns,
+        gap_ns=gap_ns,
         gaps=max(round(float(outer.median())) - 1, 0) if len(outer) else 0,
-    )  # fmt: skip
+    )
 
 
 def _of_inferences(kernels: pd.DataFrame, resolution_ns: int) -> tuple[int, int]:

@@ -68,9 +68,14 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         probes_ns=capture.probe_ns,
     )
     return evidence, Subject(
-        ceilings=ceilings, device=device, source=source, backend=engine.backend, version=request.version,
-        created=request.created, command=request.command,
-    )  # fmt: skip
+        ceilings=ceilings,
+        device=device,
+        source=source,
+        backend=engine.backend,
+        version=request.version,
+        created=request.created,
+        command=request.command,
+    )
 
 
 def _in_execution_order(layers: Sequence[Layer], kernels: pd.DataFrame) -> list[Layer]:
@@ -125,8 +130,10 @@ def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
     return msgspec.structs.replace(
         ceilings,
         attainable=Roof(
-            tensor_flops_per_s=scaled(roof.tensor_flops_per_s), vector_flops_per_s=scaled(roof.vector_flops_per_s),
-            special_per_s=scaled(roof.special_per_s), dram_bytes_per_s=min(roof.dram_bytes_per_s * stream, best),
+            tensor_flops_per_s=scaled(roof.tensor_flops_per_s),
+            vector_flops_per_s=scaled(roof.vector_flops_per_s),
+            special_per_s=scaled(roof.special_per_s),
+            dram_bytes_per_s=min(roof.dram_bytes_per_s * stream, best),
             dram_out_of_place_bytes_per_s={
                 pattern: min(rate * stream, best) for pattern, rate in roof.dram_out_of_place_bytes_per_s.items()
             },
@@ -135,7 +142,7 @@ def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
         launch_ns=ceilings.launch_ns / speed,
         # What the profiler adds is not: `_overhead_scale` finds in the run itself how much dearer it was.
         call_ns=ceilings.call_ns / speed,
-    )  # fmt: skip
+    )
 
 
 MAX_OVERHEAD_SCALE = 2.0  # A run may prove the profiler at most this much dearer than empty kernels do; more is noise

@@ -54,20 +54,29 @@ def evidence_of_gpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         trace, aligned.priced, aligned.alignment, times_of(folder.table(run_folder.LATENCY))
     )
     evidence = evidence._replace(
-        latency=capture.latency, profiled=capture.profiled,
+        latency=capture.latency,
+        profiled=capture.profiled,
         graph_ns=next((mode.latency.median_ns for mode in capture.clean.modes if mode.mode == "cuda graph"), 0),
-        clocks=capture.clocks_clean, clocks_profiled=capture.clocks_profiled,
+        clocks=capture.clocks_clean,
+        clocks_profiled=capture.clocks_profiled,
         notes=tuple(dict.fromkeys((*_facts(capture), *clock_notes, *aligned.notes, *capture.notes, *evidence.notes))),
         versions={**evidence.versions, **capture.versions},
-    )  # fmt: skip
+    )
     return evidence, Subject(
-        ceilings=ceilings, device=folder.read(run_folder.DEVICE, Device), spec=gpu.spec, source=source,
-        backend=aligned.backend, clock_mhz=sm_clock_mhz(capture.clocks_clean, capture.clocks_profiled),
-        version=request.version, created=request.created, command=request.command, modes=capture.clean.modes,
+        ceilings=ceilings,
+        device=folder.read(run_folder.DEVICE, Device),
+        spec=gpu.spec,
+        source=source,
+        backend=aligned.backend,
+        clock_mhz=sm_clock_mhz(capture.clocks_clean, capture.clocks_profiled),
+        version=request.version,
+        created=request.created,
+        command=request.command,
+        modes=capture.clean.modes,
         checks=capture.clean.checks,
         counters=folder.read(COUNTERS_FILE, Counters) if folder.has(COUNTERS_FILE) else None,
         measured=folder.read(run_folder.MEASURED, Measured) if folder.has(run_folder.MEASURED) else None,
-    )  # fmt: skip
+    )
 
 
 def times_of(samples: pd.DataFrame) -> InferenceTimes:
@@ -78,9 +87,12 @@ def times_of(samples: pd.DataFrame) -> InferenceTimes:
         return tuple(int(value) for value in stream[name])
 
     return InferenceTimes(
-        latency_ns=column("latency_ns"), compute_ns=column("compute_ns"), enqueue_ns=column("enqueue_ns"),
-        h2d_ns=column("h2d_ns"), d2h_ns=column("d2h_ns"),
-    )  # fmt: skip
+        latency_ns=column("latency_ns"),
+        compute_ns=column("compute_ns"),
+        enqueue_ns=column("enqueue_ns"),
+        h2d_ns=column("h2d_ns"),
+        d2h_ns=column("d2h_ns"),
+    )
 
 
 def _tensorrt(folder: RunFolder, source: Source, trace: GpuTrace, capture: GpuCapture) -> _Aligned:

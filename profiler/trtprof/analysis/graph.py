@@ -27,11 +27,15 @@ def graph_of_plan(layers: Sequence[PlanLayer], names: Sequence[str], nodes: Sequ
         makers.update((tensor.name, at) for tensor in layer.outputs)
     edges_of_nodes = node_edges(nodes)
     return RunGraph(
-        layers=tuple(names), layer_from=tuple(edge[0] for edge in edges), layer_to=tuple(edge[1] for edge in edges),
-        tensor=tuple(edge[2] for edge in edges), nbytes=tuple(edge[3] for edge in edges),
-        node_from=tuple(maker for maker, _ in edges_of_nodes), node_to=tuple(reader for _, reader in edges_of_nodes),
+        layers=tuple(names),
+        layer_from=tuple(edge[0] for edge in edges),
+        layer_to=tuple(edge[1] for edge in edges),
+        tensor=tuple(edge[2] for edge in edges),
+        nbytes=tuple(edge[3] for edge in edges),
+        node_from=tuple(maker for maker, _ in edges_of_nodes),
+        node_to=tuple(reader for _, reader in edges_of_nodes),
         dtype=tuple(edge[4] for edge in edges),
-    )  # fmt: skip
+    )
 
 
 def node_edges(nodes: Sequence[Node]) -> list[tuple[int, int]]:

@@ -45,10 +45,15 @@ def memory_of_plan(layers: Sequence[PlanLayer], results: Collection[str]) -> Run
     live = tuple(accumulate(steps[:-1]))
     peak = max(live)
     return RunMemory(
-        live=live, peak_bytes=peak, peak_at=live.index(peak), tensor=tuple(names),
-        nbytes=tuple(size[name] or 0 for name in names), first=tuple(first[name] for name in names),
-        last=tuple(ends[name] for name in names), unknown=sum(nbytes is None for nbytes in size.values()),
-    )  # fmt: skip
+        live=live,
+        peak_bytes=peak,
+        peak_at=live.index(peak),
+        tensor=tuple(names),
+        nbytes=tuple(size[name] or 0 for name in names),
+        first=tuple(first[name] for name in names),
+        last=tuple(ends[name] for name in names),
+        unknown=sum(nbytes is None for nbytes in size.values()),
+    )
 
 
 def _larger(one: int | None, other: int | None) -> int | None:

@@ -123,12 +123,14 @@ def priced_layers(
     matched = tuple(matched_layer(layer, None if on_cpu else _role(layer, works[layer.name])) for layer in layers)
     costs = tuple(
         PlanCost(
-            work=works[layer.name], reads=access.reads, writes=access.writes,
+            work=works[layer.name],
+            reads=access.reads,
+            writes=access.writes,
             constants=frozenset(t.name for t in layer.op.inputs if t is not None and t.constant),
             reason=prices[layer.name][1],
         )
         for layer, access in zip(layers, accesses, strict=True)
-    )  # fmt: skip
+    )
     document = EnginePlan(
         facts=EngineFacts(
             backend=engine.backend.name,
@@ -136,9 +138,12 @@ def priced_layers(
             era="ONNX Runtime's optimised graph",
             build_ns=engine.build_ns,
         ),
-        bindings=tuple(_bindings(source)), layers=matched, works=tuple(works[layer.name] for layer in layers),
-        fates=fates, summary=summarise(matched, [works[layer.name] for layer in layers], fates),
-    )  # fmt: skip
+        bindings=tuple(_bindings(source)),
+        layers=matched,
+        works=tuple(works[layer.name] for layer in layers),
+        fates=fates,
+        summary=summarise(matched, [works[layer.name] for layer in layers], fates),
+    )
     return PricedPlan(document, costs, tuple(accesses), kept, (), tuple(layers) if on_cpu else ())
 
 

@@ -76,12 +76,15 @@ def price_matched(
     works = tuple(None if cost.work is None else scaled(cost.work, cost.runs) for cost in costs)
     document = records.EnginePlan(
         facts=msgspec.structs.replace(facts, era=facts.era or plan.era, notes=(*facts.notes, *plan.notes)),
-        bindings=plan.bindings, layers=layers, works=works, fates=fates,
+        bindings=plan.bindings,
+        layers=layers,
+        works=works,
+        fates=fates,
         op_types={
             node.name: f"{node.op.domain}::{node.op.op_type}" if node.op.domain else node.op.op_type for node in nodes
         },
         summary=summarise(layers, works, fates, edges=[edge.edge for edge in edges], bindings=plan.bindings),
-    )  # fmt: skip
+    )
     return told_by_names(PricedPlan(document, tuple(costs), tuple(accesses), outputs, edges), [()] * len(costs))
 
 

@@ -81,25 +81,45 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> recor
         lacking = (*_lacking_model(source), *lacking, *_lacking_work(evidence, ceilings))
     coverage = evidence.coverage or _coverage(results, layers_ns)
     case = Case(
-        layers=tuple(results), engine={row.result.name: row.layer for row in rows}, latency=evidence.latency,
-        profiled=evidence.profiled, coverage=coverage, ceilings=ceilings, ledger=ledger,
-        clock_resolution_ns=evidence.resolution_ns, profiled_gap_ns=evidence.gap_ns, speed=evidence.speed,
-        probes_ns=evidence.probes_ns, graph_ns=evidence.graph_ns, partial=partial, edges=priced.edges,
+        layers=tuple(results),
+        engine={row.result.name: row.layer for row in rows},
+        latency=evidence.latency,
+        profiled=evidence.profiled,
+        coverage=coverage,
+        ceilings=ceilings,
+        ledger=ledger,
+        clock_resolution_ns=evidence.resolution_ns,
+        profiled_gap_ns=evidence.gap_ns,
+        speed=evidence.speed,
+        probes_ns=evidence.probes_ns,
+        graph_ns=evidence.graph_ns,
+        partial=partial,
+        edges=priced.edges,
         tactics={row.result.name: row.matched.layer.tactic for row in rows if row.matched.layer.tactic},
-        end_to_end=evidence.end_to_end, enqueue_ns=evidence.enqueue_ns, backend=backend.name,
-        transfers=evidence.transfers, lacking=tuple(short for short, _ in lacking),
-        would_price=would_price(engine, source), clocks=evidence.clocks, clocks_profiled=evidence.clocks_profiled,
-        tries=subject.tries, tried=subject.tried,
+        end_to_end=evidence.end_to_end,
+        enqueue_ns=evidence.enqueue_ns,
+        backend=backend.name,
+        transfers=evidence.transfers,
+        lacking=tuple(short for short, _ in lacking),
+        would_price=would_price(engine, source),
+        clocks=evidence.clocks,
+        clocks_profiled=evidence.clocks_profiled,
+        tries=subject.tries,
+        tried=subject.tried,
         ops={node.name: node.op for node in source.nodes} if source is not None else {},
         runs={row.result.name: engine.costs[row.at].runs for row in rows},
         estimates={row.result.name: row.estimate for row in rows if row.estimate is not None},
-    )  # fmt: skip
+    )
     if spec is not None:
         case = case._replace(
-            tensorrt=backend.name.startswith("tensorrt"), gpu=True, rated_mhz=spec.boost_mhz.value, spec=spec,
-            plan={row.result.name: row.matched for row in rows}, bindings=document.bindings,
+            tensorrt=backend.name.startswith("tensorrt"),
+            gpu=True,
+            rated_mhz=spec.boost_mhz.value,
+            spec=spec,
+            plan={row.result.name: row.matched for row in rows},
+            bindings=document.bindings,
             implausible=(*evidence.implausible, *of_roofs(results, evidence.resolution_ns)),
-        )  # fmt: skip
+        )
     case = judge.takes(case)
     findings = diagnose(case)
     nodes = source.nodes if source is not None else ()
@@ -110,17 +130,30 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> recor
     weighed = () if doubts else candidates(case)
     info = source.model if source is not None else subject.model or model_of_plan(document.bindings, "engine", "")
     run = records.Run(
-        schema_version=records.SCHEMA_VERSION, model=info, backend=backend, device=_device(subject),
-        versions={"trtprof": subject.version, **document.facts.versions, **evidence.versions}, ceilings=ceilings,
-        latency=evidence.latency, profiled=evidence.profiled, coverage=coverage,
-        verdict=verdict(case, findings, case.attainable_ns), ledger=ledger,
-        layers=tuple(sorted(results, key=_by_loss)), nodes=_node_results(nodes, works, document.fates),
+        schema_version=records.SCHEMA_VERSION,
+        model=info,
+        backend=backend,
+        device=_device(subject),
+        versions={"trtprof": subject.version, **document.facts.versions, **evidence.versions},
+        ceilings=ceilings,
+        latency=evidence.latency,
+        profiled=evidence.profiled,
+        coverage=coverage,
+        verdict=verdict(case, findings, case.attainable_ns),
+        ledger=ledger,
+        layers=tuple(sorted(results, key=_by_loss)),
+        nodes=_node_results(nodes, works, document.fates),
         findings=findings,
         unsupported=_unsupported(rows, layers_ns + evidence.unattributed_ns, "" if engine.own else backend.name),
-        captured_ns=evidence.captured_ns, speed=evidence.speed, kernels_unattributed=evidence.unattributed,
-        engine=None if spec is None else document.facts, plan=None if spec is None else priced.summary,
-        candidates=weighed, no_candidates="" if weighed else no_candidates(case, [doubt.brief for doubt in doubts]),
-        modes=subject.modes, checks=subject.checks,
+        captured_ns=evidence.captured_ns,
+        speed=evidence.speed,
+        kernels_unattributed=evidence.unattributed,
+        engine=None if spec is None else document.facts,
+        plan=None if spec is None else priced.summary,
+        candidates=weighed,
+        no_candidates="" if weighed else no_candidates(case, [doubt.brief for doubt in doubts]),
+        modes=subject.modes,
+        checks=subject.checks,
         assumptions=(
             *info.assumptions,
             *_counted(spec, ceilings),
@@ -131,12 +164,16 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> recor
             *document.facts.notes,
             *judge.notes,
         ),
-        lacking=tuple(short for short, _ in lacking), corrected=corrected, created=subject.created,
-        command=subject.command, clocks=evidence.clocks, clocks_profiled=evidence.clocks_profiled,
+        lacking=tuple(short for short, _ in lacking),
+        corrected=corrected,
+        created=subject.created,
+        command=subject.command,
+        clocks=evidence.clocks,
+        clocks_profiled=evidence.clocks_profiled,
         timeline=evidence.timeline,
         graph=graph_of_plan([matched.layer for matched in document.layers], layer_names(document.layers), nodes),
         memory=memory_of_plan([matched.layer for matched in document.layers], {tensor.name for tensor in info.outputs}),
-    )  # fmt: skip
+    )
     run = run if subject.counters is None else _held(run, subject.counters, names, judge)
     return with_own_names(run, nodes, [matched.layer for matched in document.layers], engine.own)
 
@@ -217,20 +254,28 @@ def _rows(
         elif estimate is not None and not unknown:
             lost = ns - estimate.attainable_ns
         result = records.LayerResult(
-            name=names[at], op_type=matched.layer.kind, role=layer.role if engine.own else matched.role,
+            name=names[at],
+            op_type=matched.layer.kind,
+            role=layer.role if engine.own else matched.role,
             nodes=matched.nodes or matched.layer.onnx_nodes,
-            kernels=tuple(msgspec.structs.replace(kernel, layer=names[at]) for kernel in kernels), measured_ns=ns,
+            kernels=tuple(msgspec.structs.replace(kernel, layer=names[at]) for kernel in kernels),
+            measured_ns=ns,
             ideal_ns=None if estimate is None else estimate.ideal_ns,
-            attainable_ns=None if estimate is None else estimate.attainable_ns, lost_ns=lost,
+            attainable_ns=None if estimate is None else estimate.attainable_ns,
+            lost_ns=lost,
             bound="unknown" if estimate is None else estimate.bound,
-            runner_up="none" if estimate is None else estimate.runner_up, flops=None if work is None else work.flops,
-            bytes=None if work is None else work.bytes, dtype=_dtype(matched, layer, work, own=bool(engine.own)),
+            runner_up="none" if estimate is None else estimate.runner_up,
+            flops=None if work is None else work.flops,
+            bytes=None if work is None else work.bytes,
+            dtype=_dtype(matched, layer, work, own=bool(engine.own)),
             match=layer.match,
             reason=layer.reason if engine.own else "; ".join(filter(None, (matched.reason, cost.reason))),
             shapes=_shapes(layer, None if engine.own else matched.layer),
-            terms={} if estimate is None else estimate.terms, work=work, constant=layer.constant,
+            terms={} if estimate is None else estimate.terms,
+            work=work,
+            constant=layer.constant,
             **msgspec.structs.asdict(expectations[at]),
-        )  # fmt: skip
+        )
         rows.append(_Row(at, result, layer, matched, estimate, unknown))
     return rows
 
@@ -266,10 +311,13 @@ def _shapes(layer: records.Layer, planned: records.PlanLayer | None) -> str:
 
 def _layer_of_plan(name: str, matched: records.MatchedLayer, ops: Mapping[str, records.Op]) -> records.Layer:
     return records.Layer(
-        name=name, op=_main_op([ops[node] for node in matched.nodes if node in ops]) or _op_of_plan(matched.layer),
-        role="layout" if matched.role == "layout" else "compute", nodes=matched.nodes, match=matched.match,
+        name=name,
+        op=_main_op([ops[node] for node in matched.nodes if node in ops]) or _op_of_plan(matched.layer),
+        role="layout" if matched.role == "layout" else "compute",
+        nodes=matched.nodes,
+        match=matched.match,
         reason=matched.reason,
-    )  # fmt: skip
+    )
 
 
 def _main_op(ops: Sequence[records.Op]) -> records.Op | None:
@@ -309,12 +357,15 @@ def _unsupported(rows: Sequence[_Row], total_ns: int, domain: str) -> tuple[reco
             groups.setdefault(key, []).append(row.result)
     return tuple(
         records.Unsupported(
-            domain=of, op_type=kind, count=len(alike),
-            measured_ns=(ns := sum(result.measured_ns for result in alike)), share=ns / total_ns if total_ns else 0.0,
+            domain=of,
+            op_type=kind,
+            count=len(alike),
+            measured_ns=(ns := sum(result.measured_ns for result in alike)),
+            share=ns / total_ns if total_ns else 0.0,
             reason=reason,
         )
         for (of, kind, reason), alike in sorted(groups.items())
-    )  # fmt: skip
+    )
 
 
 def _coverage(results: Sequence[records.LayerResult], total_ns: int) -> records.Coverage:
@@ -340,12 +391,18 @@ def _node_results(
     """Every node with its work and its fate."""
     return tuple(
         records.NodeResult(
-            name=node.name, op_type=node.op.op_type, graph=node.graph, fate=fate.fate, layers=fate.layers,
+            name=node.name,
+            op_type=node.op.op_type,
+            graph=node.graph,
+            fate=fate.fate,
+            layers=fate.layers,
             flops=None if (work := works.get(node.name)) is None else work.flops,
-            bytes=None if work is None else work.bytes, reason=fate.reason, attributes=_attributes(node.op),
+            bytes=None if work is None else work.bytes,
+            reason=fate.reason,
+            attributes=_attributes(node.op),
         )
         for node, fate in zip(nodes, fates, strict=True)
-    )  # fmt: skip
+    )
 
 
 def _attributes(op: records.Op) -> dict[str, str]:
@@ -390,9 +447,14 @@ def _device(subject: Subject) -> records.Device:
         "power limit": f"{spec.tdp_w.value:g} W",
     }
     return records.Device(
-        name=spec.name, kind="gpu", cores=int(spec.sms.value), memory_bytes=int(spec.memory_bytes.value),
-        cache_bytes=int(spec.l2_bytes.value), clock_mhz=clock_mhz, detail=detail,
-    )  # fmt: skip
+        name=spec.name,
+        kind="gpu",
+        cores=int(spec.sms.value),
+        memory_bytes=int(spec.memory_bytes.value),
+        cache_bytes=int(spec.l2_bytes.value),
+        clock_mhz=clock_mhz,
+        detail=detail,
+    )
 
 
 def _counted(spec: records.GpuSpec | None, ceilings: records.Ceilings) -> Iterable[str]:

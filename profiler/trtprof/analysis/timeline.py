@@ -73,10 +73,15 @@ def timeline_of_trace(trace: GpuTrace, alignment: TraceAlignment, layers: Sequen
     start = np.concatenate([work["start_ns"], calls["start_ns"]]).astype(np.int64)
     end = np.concatenate([work["end_ns"], calls["end_ns"]]).astype(np.int64)
     return _timeline(
-        int(chosen), max(len(kept), 1), lanes, lane=np.concatenate([lane, host]),
+        int(chosen),
+        max(len(kept), 1),
+        lanes,
+        lane=np.concatenate([lane, host]),
         layer=pd.Series(np.concatenate([layer, call_layer])),
-        name=pd.Series([*work["name"].astype(str), *calls["name"].astype(str)]), start=start, duration=end - start,
-    )  # fmt: skip
+        name=pd.Series([*work["name"].astype(str), *calls["name"].astype(str)]),
+        start=start,
+        duration=end - start,
+    )
 
 
 def _median_of(spans: pd.Series[Any]) -> int:
@@ -138,8 +143,15 @@ def _timeline(
     layer_at, layers = pd.factorize(layer.astype(str).replace("", None).to_numpy()[order])
     name_at, names = pd.factorize(name.astype(str).to_numpy()[order])
     return Timeline(
-        iteration=iteration, duration_ns=last - first, lanes=tuple(lanes), layers=tuple(map(str, layers)),
-        names=tuple(map(str, names)), lane=tuple(lane[order].tolist()), layer=tuple(layer_at.tolist()),
-        name=tuple(name_at.tolist()), start_ns=tuple((start[order] - first).tolist()),
-        dur_ns=tuple(duration[order].tolist()), note=note,
-    )  # fmt: skip
+        iteration=iteration,
+        duration_ns=last - first,
+        lanes=tuple(lanes),
+        layers=tuple(map(str, layers)),
+        names=tuple(map(str, names)),
+        lane=tuple(lane[order].tolist()),
+        layer=tuple(layer_at.tolist()),
+        name=tuple(name_at.tolist()),
+        start_ns=tuple((start[order] - first).tolist()),
+        dur_ns=tuple(duration[order].tolist()),
+        note=note,
+    )

@@ -87,10 +87,12 @@ def _by_kernel(trace: GpuTrace, alignment: TraceAlignment) -> TraceAlignment:
     for match in alignment.unattributed:
         matches[place[match.kernel]].append(msgspec.structs.replace(match, layer=match.kernel))
     return alignment._replace(
-        layers=tuple(MatchedLayer(layer=PlanLayer(name=name, kind="kernel")) for name in names), work=work,
-        matches=tuple(tuple(own) for own in matches), unattributed=(),
+        layers=tuple(MatchedLayer(layer=PlanLayer(name=name, kind="kernel")) for name in names),
+        work=work,
+        matches=tuple(tuple(own) for own in matches),
+        unattributed=(),
         per_iteration_ns=tuple(round(ns) for ns in medians),
-    )  # fmt: skip
+    )
 
 
 def evidence_of_alignment(
@@ -125,8 +127,12 @@ def evidence_of_alignment(
         latency=latency,
         profiled=profiled,
         overheads=copies._replace(
-            copies_ns=medians["copy_ns"], overlap_ns=medians["overlap_ns"], gaps_inside_ns=medians["gap_inside_ns"],
-            gaps_between_ns=medians["gap_between_ns"], waiting_ns=medians["gap_host_ns"], captured=True,
+            copies_ns=medians["copy_ns"],
+            overlap_ns=medians["overlap_ns"],
+            gaps_inside_ns=medians["gap_inside_ns"],
+            gaps_between_ns=medians["gap_between_ns"],
+            waiting_ns=medians["gap_host_ns"],
+            captured=True,
         ),
         # Of NVTX ranges alone nothing leads on to nodes: how surely kernels were led to the ranges is what counts.
         coverage=alignment.node_coverage if planned else alignment.coverage,
@@ -142,7 +148,7 @@ def evidence_of_alignment(
         versions={trace.collector: trace.version} if trace.version else {},
         transfers=alignment.transfers,
         timeline=timeline_of_trace(trace, alignment, layer_names(alignment.layers)),
-    )  # fmt: skip
+    )
 
 
 def _unattributed(trace: GpuTrace, alignment: TraceAlignment) -> int:

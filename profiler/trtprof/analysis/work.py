@@ -97,9 +97,14 @@ def inspection_of(source: records.Source) -> records.Inspection:
         nodes.append(msgspec.structs.replace(node, work=work))
     found = totals([Alike(node, 1, reasons.get(node.name, "")) for node in nodes])
     return records.Inspection(
-        schema_version=records.SCHEMA_VERSION, model=source.model, total=found.total,
-        macs_by_dtype=found.macs_by_dtype, ops=found.ops, nodes=tuple(nodes), unsupported=found.unsupported,
-    )  # fmt: skip
+        schema_version=records.SCHEMA_VERSION,
+        model=source.model,
+        total=found.total,
+        macs_by_dtype=found.macs_by_dtype,
+        ops=found.ops,
+        nodes=tuple(nodes),
+        unsupported=found.unsupported,
+    )
 
 
 class Alike(NamedTuple):

@@ -24,10 +24,14 @@ def latency_of(samples_ns: npt.NDArray[Any] | Sequence[int]) -> Latency:
         raise ValueError("no latency samples")
     mean = float(np.mean(samples_ns))
     return Latency(
-        median_ns=round(float(np.median(samples_ns))), p99_ns=percentile_ns(samples_ns, 99),
-        cv=float(np.std(samples_ns)) / mean if mean else 0.0, n=len(samples_ns), mean_ns=round(mean),
-        min_ns=int(np.min(samples_ns)), max_ns=int(np.max(samples_ns)),
-    )  # fmt: skip
+        median_ns=round(float(np.median(samples_ns))),
+        p99_ns=percentile_ns(samples_ns, 99),
+        cv=float(np.std(samples_ns)) / mean if mean else 0.0,
+        n=len(samples_ns),
+        mean_ns=round(mean),
+        min_ns=int(np.min(samples_ns)),
+        max_ns=int(np.max(samples_ns)),
+    )
 
 
 def percentile_ns(samples_ns: npt.NDArray[Any] | Sequence[int], percent: float) -> int:

@@ -116,9 +116,13 @@ def _nodes_of(
                 scope[name] = _constant_output(node, scope.get(name) or unknown_tensor(name))
         domain = _plain(node.domain)
         op = Op(
-            op_type=op_type, domain=domain, opset=opsets.get(domain, 1), attributes=attributes, inputs=inputs,
+            op_type=op_type,
+            domain=domain,
+            opset=opsets.get(domain, 1),
+            attributes=attributes,
+            inputs=inputs,
             outputs=tuple([(scope.get(name) or unknown_tensor(name)) if name else None for name in node.output]),
-        )  # fmt: skip
+        )
         yield GraphNode(path, node, op, constant)
         for name, body in bodies:
             yield from _nodes_of(body, subgraph_path(node.name, name), find, given_to_body(op), opsets, known)
@@ -146,10 +150,13 @@ def op_of(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Tensor | 
     """A node with known inputs; of its outputs only the names are known."""
     domain = _plain(node.domain)
     return Op(
-        op_type=node.op_type, domain=domain, opset=opsets.get(domain, 1),
+        op_type=node.op_type,
+        domain=domain,
+        opset=opsets.get(domain, 1),
         attributes={a.name: value for a in node.attribute if (value := attribute_value(a)) is not None},
-        inputs=tuple(inputs), outputs=tuple(unknown_tensor(name) if name else None for name in node.output),
-    )  # fmt: skip
+        inputs=tuple(inputs),
+        outputs=tuple(unknown_tensor(name) if name else None for name in node.output),
+    )
 
 
 def given_to_body(op: Op) -> Sequence[Tensor | None]:
@@ -379,9 +386,11 @@ def tensor_from_type(name: str, declared: TypeProto) -> Tensor:
         case "sparse_tensor_type":
             sparse = declared.sparse_tensor_type
             return Tensor(
-                name=name, dtype=dtype_name(sparse.elem_type),
-                shape=dims_of(sparse.shape) if sparse.HasField("shape") else None, kind="sparse",
-            )  # fmt: skip
+                name=name,
+                dtype=dtype_name(sparse.elem_type),
+                shape=dims_of(sparse.shape) if sparse.HasField("shape") else None,
+                kind="sparse",
+            )
         case "sequence_type":
             return msgspec.structs.replace(tensor_from_type(name, declared.sequence_type.elem_type), kind="sequence")
         case "optional_type":
@@ -396,9 +405,12 @@ def tensor_from_type(name: str, declared: TypeProto) -> Tensor:
 def tensor_from_initializer(proto: TensorProto, name: str = "") -> Tensor:
     """Shape and dtype of a constant, and its elements when it is small and integer."""
     return Tensor(
-        name=name or proto.name, dtype=dtype_name(proto.data_type), shape=tuple(proto.dims), constant=True,
+        name=name or proto.name,
+        dtype=dtype_name(proto.data_type),
+        shape=tuple(proto.dims),
+        constant=True,
         value=_small_integers(proto),
-    )  # fmt: skip
+    )
 
 
 def tensor_from_sparse(proto: SparseTensorProto, name: str) -> Tensor:

@@ -66,9 +66,15 @@ def save_trace(trace: GpuTrace, folder: Path) -> None:
             with replaced(folder / table_file(table)) as beside:
                 frame[list(columns)].to_parquet(beside, index=False, compression="zstd")
         found = _Facts(
-            format_version=FORMAT_VERSION, collector=trace.collector, version=trace.version, window=trace.window,
-            gpus=trace.gpus, notes=trace.notes, rows=rows, categories=categories,
-        )  # fmt: skip
+            format_version=FORMAT_VERSION,
+            collector=trace.collector,
+            version=trace.version,
+            window=trace.window,
+            gpus=trace.gpus,
+            notes=trace.notes,
+            rows=rows,
+            categories=categories,
+        )
         replace_file(facts, msgspec.json.format(msgspec.json.encode(found), indent=1))
     except OSError as error:
         raise MissingError(
@@ -89,9 +95,16 @@ def load_trace(folder: Path) -> GpuTrace:
         raise UsageError(f"{path} cannot be read", why=error.strerror or str(error), fix=_FIX) from None
     work, launches, ranges, graph_nodes = (_read_table(folder / table_file(table), table, facts) for table in TABLES)
     return GpuTrace(
-        work=work, launches=launches, ranges=ranges, graph_nodes=graph_nodes, gpus=facts.gpus,
-        collector=facts.collector, version=facts.version, window=facts.window, notes=facts.notes,
-    )  # fmt: skip
+        work=work,
+        launches=launches,
+        ranges=ranges,
+        graph_nodes=graph_nodes,
+        gpus=facts.gpus,
+        collector=facts.collector,
+        version=facts.version,
+        window=facts.window,
+        notes=facts.notes,
+    )
 
 
 def _read_table(path: Path, table: str, facts: _Facts) -> pd.DataFrame:

@@ -295,9 +295,13 @@ def _under_nsys(
     folder, scratch = Path(asked.folder), Path(asked.scratch)
     with _environment({}), sampling(gpu) as sampled:
         profile = nsys.run_profile(
-            tool, child.prepare(module, asked, scratch), folder / NSYS_NAME, progress=progress,
-            timeout_s=_timeout_s(asked, clean), worker_error=lambda: child.failure_in(scratch),
-        )  # fmt: skip
+            tool,
+            child.prepare(module, asked, scratch),
+            folder / NSYS_NAME,
+            progress=progress,
+            timeout_s=_timeout_s(asked, clean),
+            worker_error=lambda: child.failure_in(scratch),
+        )
     times = child.answer_in(scratch, ProfiledTimes)
     kept = f"the report is kept: {profile.report}"
     sqlite = folder / f"{NSYS_NAME}.sqlite"

@@ -207,10 +207,13 @@ def _asked(
 
     targets = ceilings_for(gpu, tf32=tf32, accumulate=accumulate, clock_mhz=clock, ceiling=ceiling)
     how = Settings(
-        level="layers", precision="model" if tf32 else "fp32", accumulate=parse_accumulate(accumulate),
-        clock_mhz=clock, overrides=parse_ceilings(ceiling),
+        level="layers",
+        precision="model" if tf32 else "fp32",
+        accumulate=parse_accumulate(accumulate),
+        clock_mhz=clock,
+        overrides=parse_ceilings(ceiling),
         measured=timed_on(measured, [target.spec for target in targets], say=say),
-    )  # fmt: skip
+    )
     return [target.spec for target in targets], how
 
 

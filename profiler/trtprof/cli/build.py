@@ -33,7 +33,8 @@ def build(
         opt(
             "--backend",
             "tensorrt, tensorrt-rtx, or auto: TensorRT where it and a driver are installed, else TensorRT-RTX.",
-            "Engine of TensorRT", autocompletion=completion.builders,
+            "Engine of TensorRT",
+            autocompletion=completion.builders,
         ),
     ] = "auto",
     shapes: Shapes,
@@ -47,7 +48,8 @@ def build(
         opt(
             "--computeCapabilities --compute-capabilities",
             "GPUs that a TensorRT-RTX engine is built for, such as 8.9 or current; default: all that it serves.",
-            "Engine of TensorRT", metavar="8.9,...",
+            "Engine of TensorRT",
+            metavar="8.9,...",
         ),
     ] = None,
     plugins: eng.Plugins,
@@ -66,7 +68,7 @@ def build(
     top: TopOption = None,
     verbose: eng.VerboseOption = False,
     quiet: QuietOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Build an engine and show its layers.
 
     With TensorRT on a GPU, or with TensorRT-RTX, which needs none: which ONNX nodes became which

@@ -29,14 +29,15 @@ def calibrate(
         opt(
             "--seconds",
             "Time for the ceilings of each thread count, or of the GPU, whose kernels take twice as long.",
-            metavar="S", min=0,
+            metavar="S",
+            min=0,
         ),
     ] = None,
     show: Annotated[bool, opt("--show", "Measure nothing: print what is kept.")] = False,
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",
-) -> None:  # fmt: skip
+) -> None:
     """Measure what this device can do at best, and keep it for the runs to come.
 
     Arithmetic by dtype and size, special functions, DRAM and cache by pattern, the floors of a kernel and a call; each
@@ -58,10 +59,13 @@ def calibrate(
             _of_cpu(threads, seconds, show, progress) if gpu is None else _of_gpu(gpu, seconds, show, progress)
         )
         document = CeilingsDocument(
-            schema_version=SCHEMA_VERSION, ceilings=found, ridge_flop_per_byte=ridge_points(found.attainable),
+            schema_version=SCHEMA_VERSION,
+            ceilings=found,
+            ridge_flop_per_byte=ridge_points(found.attainable),
             kept_in=str(shelf.path) if shelf.path.is_file() else "",
-            age_days=_age_days(found.measured_at) if show else None, **kernels,
-        )  # fmt: skip
+            age_days=_age_days(found.measured_at) if show else None,
+            **kernels,
+        )
         deliver(document, format_name, paths)
 
 
@@ -92,9 +96,12 @@ def _of_cpu(
     with progress:
         progress.stage("ceilings")
         found = store.load_or_calibrate(
-            threads, recalibrate=True, progress=progress.detail, device=host,
+            threads,
+            recalibrate=True,
+            progress=progress.detail,
+            device=host,
             measure=lambda count: measured(count, progress=progress.detail, seconds=seconds, device=host),
-        )  # fmt: skip
+        )
     return found, shelf, {}
 
 

@@ -25,7 +25,8 @@ def compare(
     sides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="SIDE", autocompletion=completion.runs,
+            metavar="SIDE",
+            autocompletion=completion.runs,
             help="Two or more: a run folder, or several runs of the same thing joined with commas, a1,a2,a3.",
             show_default=False,
         ),
@@ -33,7 +34,8 @@ def compare(
     gate: Annotated[
         list[str] | None,
         opt(
-            "--gate", "Leave with exit code 1 where this is exceeded significantly: 'latency>3%', 'lost>5%', "
+            "--gate",
+            "Leave with exit code 1 where this is exceeded significantly: 'latency>3%', 'lost>5%', "
             "'gap-to-roof>2%' (percentage points), 'latency>0.1ms', 'lost>50us'; in quotes; may be repeated.",
             metavar="EXPR",
         ),
@@ -43,7 +45,7 @@ def compare(
     output: OutputsOption = None,
     force: ForceOption = False,
     top: TopOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Compare runs: is B faster than A, are you sure, and why?
 
     The latency with an interval over raw samples; the difference by its causes; the parts of the model that changed,

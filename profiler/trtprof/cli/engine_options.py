@@ -27,10 +27,13 @@ _RANGE = "Of dynamic inputs; given a second time, of the second profile, and so 
 DtypeOption = Annotated[
     str,
     opt(
-        "--dtype", "model (as in the file, fp32 products as TF32), fp32 (no TF32), tf32, fp16, bf16, int8 or fp8.",
-        "Precision", metavar="PRECISION", autocompletion=completion.precisions,
+        "--dtype",
+        "model (as in the file, fp32 products as TF32), fp32 (no TF32), tf32, fp16, bf16, int8 or fp8.",
+        "Precision",
+        metavar="PRECISION",
+        autocompletion=completion.precisions,
     ),
-]  # fmt: skip
+]
 Fp16Option = Annotated[
     bool, opt("--fp16", "--dtype fp16: by a flag up to TensorRT 10, else the model is converted.", "Precision")
 ]
@@ -110,9 +113,10 @@ class Plugins(NamedTuple):
         list[str] | None,
         opt(
             "--staticPlugins --static-plugins --plugins",
-            "A library of plugins, or the Python module of quick deployable ones; may be repeated.", metavar="LIB",
+            "A library of plugins, or the Python module of quick deployable ones; may be repeated.",
+            metavar="LIB",
         ),
-    ] = None  # fmt: skip
+    ] = None
     aux_streams: AuxStreamsOption = None
 
 
@@ -121,26 +125,31 @@ RebuildOption = Annotated[bool, opt("--rebuild", "Build even if the same engine 
 BestOption = Annotated[
     bool,
     opt(
-        "--best", "Let the builder choose among fp16, bf16 and, of a quantised model, int8: up to TensorRT 10.",
+        "--best",
+        "Let the builder choose among fp16, bf16 and, of a quantised model, int8: up to TensorRT 10.",
         "Precision",
     ),
-]  # fmt: skip
+]
 LoadEngineOption = Annotated[
     str,
     opt(
-        "--loadEngine --load-engine", "Build nothing: take this engine, which needs its GPU; MODEL names its nodes.",
-        _PANEL, metavar="FILE",
+        "--loadEngine --load-engine",
+        "Build nothing: take this engine, which needs its GPU; MODEL names its nodes.",
+        _PANEL,
+        metavar="FILE",
     ),
-]  # fmt: skip
+]
 SaveEngineOption = Annotated[str, opt("--saveEngine --save-engine", "Copy the engine there.", _PANEL, metavar="FILE")]
 LayerInfoOption = Annotated[
     str,
     opt(
         "--exportLayerInfo --export-layer-info",
         "Write the layers there. .json: what TensorRT's inspector says, or, without a driver to ask it, "
-        "trtprof's own document; .txt: the plan as it was printed.", "As trtexec tells it", metavar="FILE",
+        "trtprof's own document; .txt: the plan as it was printed.",
+        "As trtexec tells it",
+        metavar="FILE",
     ),
-]  # fmt: skip
+]
 VerboseOption = Annotated[bool, opt("--verbose -v", "Tell every step on stderr.", "Result")]
 
 
@@ -159,10 +168,12 @@ class Ranges(NamedTuple):
     profile: Annotated[
         list[int] | None,
         opt(
-            "--profile", "Number of a profile, counted from 0: the first --profile is that of the first --minShapes, "
-            "--optShapes and --maxShapes, the second that of the second ones.", metavar="N",
+            "--profile",
+            "Number of a profile, counted from 0: the first --profile is that of the first --minShapes, "
+            "--optShapes and --maxShapes, the second that of the second ones.",
+            metavar="N",
         ),
-    ] = None  # fmt: skip
+    ] = None
 
 
 class Memory(NamedTuple):
@@ -171,10 +182,11 @@ class Memory(NamedTuple):
     mem_pool_size: Annotated[
         list[str] | None,
         opt(
-            "--memPoolSize --mem-pool-size", "Memory inside a layer: MiB, or with B, K, M or G behind the number.",
+            "--memPoolSize --mem-pool-size",
+            "Memory inside a layer: MiB, or with B, K, M or G behind the number.",
             metavar="workspace:N",
         ),
-    ] = None  # fmt: skip
+    ] = None
     workspace: Annotated[
         float | None, opt("--workspace", "The same, as older versions of trtexec spell it.", metavar="MIB")
     ] = None
@@ -188,13 +200,22 @@ def build_options(
 
     asked = types.asked
     return BuildOptions(
-        fp16="fp16" in asked or best, bf16="bf16" in asked or best, int8="int8" in asked or best, fp8="fp8" in asked,
-        tf32="fp32" not in asked, strongly_typed=types.strongly_typed, builder_optimization_level=tactics.level,
-        timing_cache=tactics.timing_cache, tactic_sources=tactics.sources, build_route=tactics.route,
-        static_plugins=tuple(plugins.static_plugins or ()), max_aux_streams=plugins.aux_streams,
+        fp16="fp16" in asked or best,
+        bf16="bf16" in asked or best,
+        int8="int8" in asked or best,
+        fp8="fp8" in asked,
+        tf32="fp32" not in asked,
+        strongly_typed=types.strongly_typed,
+        builder_optimization_level=tactics.level,
+        timing_cache=tactics.timing_cache,
+        tactic_sources=tactics.sources,
+        build_route=tactics.route,
+        static_plugins=tuple(plugins.static_plugins or ()),
+        max_aux_streams=plugins.aux_streams,
         profiles=_profiles(ranges.profile, ranges.min_shapes, ranges.opt_shapes, ranges.max_shapes),
-        workspace_bytes=_workspace(memory.mem_pool_size, memory.workspace), **more,
-    )  # fmt: skip
+        workspace_bytes=_workspace(memory.mem_pool_size, memory.workspace),
+        **more,
+    )
 
 
 def _profiles(

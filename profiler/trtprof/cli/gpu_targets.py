@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 GpuOption = Annotated[
     list[str] | None,
     opt(
-        "--gpu", "GPUs that `trtprof gpus` lists, or a datasheet of your own as a .toml file; may be repeated.",
-        metavar="NAME,...", autocompletion=completion.gpus,
+        "--gpu",
+        "GPUs that `trtprof gpus` lists, or a datasheet of your own as a .toml file; may be repeated.",
+        metavar="NAME,...",
+        autocompletion=completion.gpus,
     ),
-]  # fmt: skip
+]
 ClockOption = Annotated[
     float | None, opt("--clock", "Clock of the SMs; default: the datasheet's boost clock.", metavar="MHZ")
 ]
@@ -31,9 +33,10 @@ AccumulateOption = Annotated[
     opt(
         "--accumulate",
         "Accumulator where there is a choice: fp32, fp16, or auto: as tactics and kernels say, else the faster.",
-        autocompletion=completion.accumulators, metavar="DTYPE",
+        autocompletion=completion.accumulators,
+        metavar="DTYPE",
     ),
-]  # fmt: skip
+]
 Tf32Option = Annotated[
     bool,
     typer.Option(
@@ -45,18 +48,21 @@ CeilingOption = Annotated[
     opt(
         "--ceiling",
         "Ceilings as measured in place of the datasheet's: dram=0.92TB/s, l2, launch=2us, or a dtype such as "
-        "fp32=78.65TFLOP/s; may be repeated.", metavar="NAME=RATE,...",
+        "fp32=78.65TFLOP/s; may be repeated.",
+        metavar="NAME=RATE,...",
     ),
-]  # fmt: skip
+]
 MeasuredOption = Annotated[
     str | None,
     opt(
         "--measured",
         "Kernels that you timed on the GPU, which correct what is expected there: a CSV with a head of kind, "
         "dtype, m, n, k and ns (and batch, window, stride, shared, causal, read, written); of one GPU. Default: those "
-        "that `trtprof calibrate` timed on it; none: no correction.", "Device", metavar="FILE",
+        "that `trtprof calibrate` timed on it; none: no correction.",
+        "Device",
+        metavar="FILE",
     ),
-]  # fmt: skip
+]
 
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3}

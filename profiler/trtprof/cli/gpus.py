@@ -19,8 +19,10 @@ def gpus(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", autocompletion=completion.gpus,
-            help="Slug, name or TOML file: one in full, several compared.", show_default=False,
+            metavar="[NAME]...",
+            autocompletion=completion.gpus,
+            help="Slug, name or TOML file: one in full, several compared.",
+            show_default=False,
         ),
     ] = None,
     arch: Annotated[str, opt("--arch", "List those of an architecture: Ada.", metavar="NAME")] = "",
@@ -28,7 +30,9 @@ def gpus(
     class_: Annotated[
         str,
         opt(
-            "--class", "List datacenter, workstation, geforce or jetson.", metavar="CLASS",
+            "--class",
+            "List datacenter, workstation, geforce or jetson.",
+            metavar="CLASS",
             autocompletion=completion.classes,
         ),
     ] = "",
@@ -39,7 +43,7 @@ def gpus(
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",
-) -> None:  # fmt: skip
+) -> None:
     """List the GPUs that are known, show one, or compare several."""
     with errors_shown():
         from trtprof.base.records import GpuListing

@@ -28,14 +28,15 @@ def explain(
     topic: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC]", autocompletion=completion.topics,
+            metavar="[TOPIC]",
+            autocompletion=completion.topics,
             help="A page of the manual, a command, a word of a report, a rule, an op or a GPU; without, the contents.",
         ),
     ] = None,
     search: Annotated[bool, opt("--search", "Look for sections of the manual that hold all these words.")] = False,
     samples: Annotated[bool, opt("--samples", "Put the sample models of the manual into ./sample_models.")] = False,
     pager: Annotated[bool, opt("--pager/--no-pager", "On a terminal, show what is long a screen at a time.")] = True,
-) -> None:  # fmt: skip
+) -> None:
     """Read the manual: its contents, a page, what a word of a report means (floor, limit, trust ...), a command."""
     with errors_shown():
         from trtprof.cli import manual

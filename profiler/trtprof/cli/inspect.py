@@ -21,7 +21,8 @@ def inspect(
     sweep: Annotated[
         list[str] | None,
         opt(
-            "--sweep", "Work over a dynamic dimension: batch=1..64:x2, x[2]=128..1024:128, n=1,2,4; may be repeated.",
+            "--sweep",
+            "Work over a dynamic dimension: batch=1..64:x2, x[2]=128..1024:128, n=1,2,4; may be repeated.",
             metavar="DIM=VALUES",
         ),
     ] = None,
@@ -30,7 +31,7 @@ def inspect(
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",
-) -> None:  # fmt: skip
+) -> None:
     """Look at a model alone: ops, shapes, work, and with --engine the layers that TensorRT-RTX makes of them.
 
     Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is run.

@@ -184,10 +184,13 @@ SeedOption = Annotated[int, opt("--seed", "Seed of the random inputs.", "Measure
 BackendOption = Annotated[
     str,
     opt(
-        "--backend", "auto, or one that `trtprof doctor` lists.", "Device", envvar="TRTPROF_BACKEND",
+        "--backend",
+        "auto, or one that `trtprof doctor` lists.",
+        "Device",
+        envvar="TRTPROF_BACKEND",
         autocompletion=completion.backends,
     ),
-]  # fmt: skip
+]
 ThreadsOption = Annotated[
     int,
     opt(
@@ -197,20 +200,24 @@ ThreadsOption = Annotated[
 SessionOptionOption = Annotated[
     list[str] | None,
     opt(
-        "--sessionOption --session-option", "Of ONNX Runtime: tune the session, such as execution_mode=parallel or "
-        "session.intra_op.allow_spinning=0; may be repeated.", "Measurement", metavar="KEY=VALUE",
+        "--sessionOption --session-option",
+        "Of ONNX Runtime: tune the session, such as execution_mode=parallel or "
+        "session.intra_op.allow_spinning=0; may be repeated.",
+        "Measurement",
+        metavar="KEY=VALUE",
         autocompletion=completion.session_options,
     ),
-]  # fmt: skip
+]
 QuietOption = Annotated[bool, opt("--quiet -q", "Print nothing but the path of what was made.", "Result")]
 EngineOption = Annotated[
     bool | None,
     opt(
         "--engine/--no-engine",
         "Build an engine with TensorRT-RTX, without a GPU, and show its layers: that may take minutes, "
-        "and by default none is built.", show_default=False,
+        "and by default none is built.",
+        show_default=False,
     ),
-]  # fmt: skip
+]
 TopOption = Annotated[
     int | None, opt("--top", "Rows of lists and findings in text and Markdown.", "Result", metavar="N", min=1)
 ]
@@ -220,17 +227,23 @@ FailOnOption = Annotated[
         "--fail-on",
         "Leave with exit code 1, all written, where there is such a finding: the code of a rule (RL101), a "
         "severity or worse (info, warning, critical), or lost-ms=0.5 (one that claims so much); may be repeated. "
-        "Findings that doubt the numbers (TR...) count by code alone.", "Result", metavar="WHAT",
+        "Findings that doubt the numbers (TR...) count by code alone.",
+        "Result",
+        metavar="WHAT",
         autocompletion=completion.findings,
     ),
-]  # fmt: skip
+]
 ExplainOption = Annotated[
     tuple[str, str] | None,
     opt(
-        "--explain", "In place of the report: what a rule says of a layer (or an ONNX node in it), or why nothing.",
-        "Result", metavar="CODE LAYER", autocompletion=completion.rules, show_default=False,
+        "--explain",
+        "In place of the report: what a rule says of a layer (or an ONNX node in it), or why nothing.",
+        "Result",
+        metavar="CODE LAYER",
+        autocompletion=completion.rules,
+        show_default=False,
     ),
-]  # fmt: skip
+]
 
 
 class NamedModel(NamedTuple):
@@ -239,10 +252,11 @@ class NamedModel(NamedTuple):
     model: Annotated[
         str | None,
         typer.Argument(
-            metavar="MODEL", help="The ONNX model, or a PyTorch one as package.module:factory or file.py:factory.",
+            metavar="MODEL",
+            help="The ONNX model, or a PyTorch one as package.module:factory or file.py:factory.",
             show_default=False,
         ),
-    ] = None  # fmt: skip
+    ] = None
     onnx: Annotated[str | None, opt("--onnx", "The same as the argument.", metavar="FILE")] = None
 
     @property

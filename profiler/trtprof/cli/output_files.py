@@ -36,9 +36,12 @@ WIDTH = 100
 """Columns of a text that goes to a file."""
 
 _FORMAT = opt(
-    "--format", "What to print: text, json, csv, markdown, html ...", "Result", metavar="FORMAT",
+    "--format",
+    "What to print: text, json, csv, markdown, html ...",
+    "Result",
+    metavar="FORMAT",
     autocompletion=completion.formats,
-)  # fmt: skip
+)
 FormatOption = Annotated[str, _FORMAT]
 FormatOrNoneOption = Annotated[str | None, _FORMAT]
 
@@ -47,9 +50,10 @@ OutputsOption = Annotated[
     opt(
         "--output -o",
         "Write there too, as its suffix says: .svg, .png, .html, .json, .csv, .md, .txt ...; may be repeated.",
-        "Result", metavar="FILE",
+        "Result",
+        metavar="FILE",
     ),
-]  # fmt: skip
+]
 
 
 def check_format(command: str, name: str, known: Sequence[str], when: str = "") -> None:

@@ -30,7 +30,8 @@ def plugin(
     subject: Annotated[
         str | None,
         typer.Argument(
-            metavar="RUN_OR_MODEL", autocompletion=completion.runs,
+            metavar="RUN_OR_MODEL",
+            autocompletion=completion.runs,
             help="A run folder, or an ONNX model; or bench, to measure a plugin on the GPU that is here.",
             show_default=False,
         ),
@@ -40,7 +41,8 @@ def plugin(
         typer.Argument(
             metavar="LAYER",
             help="A layer of the run, or a node of the model: its name, or a part of it that no other has. Of bench "
-            "the folder of the plugin.", show_default=False,
+            "the folder of the plugin.",
+            show_default=False,
         ),
     ] = None,
     shapes: Shapes,
@@ -48,21 +50,26 @@ def plugin(
     output: Annotated[
         str,
         opt(
-            "--output -o", "Where kernel, plugin, model and checks go; without it nothing is written.", "Result",
+            "--output -o",
+            "Where kernel, plugin, model and checks go; without it nothing is written.",
+            "Result",
             metavar="FOLDER",
         ),
     ] = "",
     only: Annotated[
         list[str] | None,
         opt(
-            "--only", "Some of brief, write, insert and check; check takes the plugin that lies in the folder of -o.",
-            metavar="STEP,...", autocompletion=completion.plugin_steps,
+            "--only",
+            "Some of brief, write, insert and check; check takes the plugin that lies in the folder of -o.",
+            metavar="STEP,...",
+            autocompletion=completion.plugin_steps,
         ),
     ] = None,
     place: Annotated[
         list[str] | None,
         opt(
-            "--place", "Put the plugin in where these nodes stand; default: wherever the same is computed.",
+            "--place",
+            "Put the plugin in where these nodes stand; default: wherever the same is computed.",
             metavar="NODE,...",
         ),
     ] = None,
@@ -89,7 +96,7 @@ def plugin(
     trust: PluginTrustOption = False,
     force: ForceOption = False,
     format_name: FormatOption = "text",
-) -> None:  # fmt: skip
+) -> None:
     """Turn a slow layer into a kernel by hand: brief, CUDA kernel, TensorRT plugin, model, and checks without a GPU.
 
     The brief says what the layer computes, what it takes and should take, which cheaper ways there are, and whether
@@ -133,12 +140,22 @@ def plugin(
         try:
             found = make(
                 PluginOptions(
-                    what=subject or "", layer=layer or "", request=_request(subject, shapes), gpu=_gpu(gpu),
-                    folder=output, steps=steps, places=tuple(names(place)), function=function, alone=alone,
-                    seconds=seconds, headers=headers, force=force, command=command_line(typed),
+                    what=subject or "",
+                    layer=layer or "",
+                    request=_request(subject, shapes),
+                    gpu=_gpu(gpu),
+                    folder=output,
+                    steps=steps,
+                    places=tuple(names(place)),
+                    function=function,
+                    alone=alone,
+                    seconds=seconds,
+                    headers=headers,
+                    force=force,
+                    command=command_line(typed),
                 ),
                 progress,
-            )  # fmt: skip
+            )
         except NotCompiledError as error:
             deliver(error.document, format_name, [])
             raise

@@ -27,8 +27,10 @@ def predict(
     level: Annotated[
         str,
         opt(
-            "--level", "layers: of an engine, as with --engine; groups: nodes that an engine may fuse; nodes: each by "
-            "itself; auto: layers with --engine, else groups.", autocompletion=completion.levels,
+            "--level",
+            "layers: of an engine, as with --engine; groups: nodes that an engine may fuse; nodes: each by "
+            "itself; auto: layers with --engine, else groups.",
+            autocompletion=completion.levels,
         ),
     ] = "auto",
     engine: EngineOption = None,
@@ -51,7 +53,7 @@ def predict(
     force: ForceOption = False,
     format_name: FormatOption = "text",
     top: TopOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Predict a model on GPUs that need not be at hand.
 
     The bound of its time, what good library kernels take, and energy on each GPU, at each precision, layer by
@@ -78,9 +80,15 @@ def predict(
 
         specs = asked_or_here(names(gpu), say)
         how = Settings(
-            level=cast("Level", level), engine=engine, precision=types.one, accumulate=accumulator, clock_mhz=clock,
-            overrides=overrides, cold=cold, measured=timed_on(measured, specs, say=say),
-        )  # fmt: skip
+            level=cast("Level", level),
+            engine=engine,
+            precision=types.one,
+            accumulate=accumulator,
+            clock_mhz=clock,
+            overrides=overrides,
+            cold=cold,
+            measured=timed_on(measured, specs, say=say),
+        )
         with progress:
             found = flow.predict(request, specs, how, progress)
         if why:

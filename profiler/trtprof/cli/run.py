@@ -52,7 +52,9 @@ def run(
     collector: Annotated[
         str,
         opt(
-            "--collector", "On a GPU: nsys, cupti (in the process of the model), or auto, in that order.", "Device",
+            "--collector",
+            "On a GPU: nsys, cupti (in the process of the model), or auto, in that order.",
+            "Device",
             autocompletion=completion.collectors,
         ),
     ] = "auto",
@@ -60,7 +62,8 @@ def run(
         bool | None,
         opt(
             "--cuda-graph/--no-cuda-graph --useCudaGraph/--noCudaGraph",
-            "On a GPU: measure the latency with a CUDA graph, too; so it is unless switched off.", "Device",
+            "On a GPU: measure the latency with a CUDA graph, too; so it is unless switched off.",
+            "Device",
             show_default=False,
         ),
     ] = None,
@@ -75,7 +78,9 @@ def run(
         opt(
             "--confirm",
             "On a GPU: count DRAM bytes, FLOP and tensor cores of the K worst kernels, with Nsight Compute (ncu).",
-            "Device", metavar="K", min=0,
+            "Device",
+            metavar="K",
+            min=0,
         ),
     ] = 0,
     measured: MeasuredOption = None,
@@ -97,7 +102,9 @@ def run(
         opt(
             "--output -o",
             "The run folder (default reports/<model>-<stamp>), or a file for the report, as its suffix says; "
-            "may be repeated.", "Result", metavar="FOLDER|FILE",
+            "may be repeated.",
+            "Result",
+            metavar="FOLDER|FILE",
         ),
     ] = None,
     force: o.ForceOption = False,
@@ -113,7 +120,7 @@ def run(
     fail_on: o.FailOnOption = None,
     verbose: eng.VerboseOption = False,
     quiet: o.QuietOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Run a model: where its time is lost, and why."""
     progress = StageLines(quiet=quiet, verbose=verbose)
     with errors_shown(progress), progress:
@@ -153,9 +160,17 @@ def run(
                 profile_iterations=profile_iterations,
                 recalibrate=recalibrate,
                 gpu=GpuOptions(
-                    device=_device(device), collector=collector, cuda_graph=cuda_graph, cold_l2=cold_l2, verify=verify,
-                    build=build_options(types, tactics, plugins, ranges, memory, best=best), load_engine=load_engine,
-                    save_engine=save_engine, rebuild=rebuild, confirm=confirm, measured=measured,
+                    device=_device(device),
+                    collector=collector,
+                    cuda_graph=cuda_graph,
+                    cold_l2=cold_l2,
+                    verify=verify,
+                    build=build_options(types, tactics, plugins, ranges, memory, best=best),
+                    load_engine=load_engine,
+                    save_engine=save_engine,
+                    rebuild=rebuild,
+                    confirm=confirm,
+                    measured=measured,
                 ),
                 tuning=SessionTuning.of(session_option or ()),
                 thresholds=config.load().thresholds,
@@ -165,7 +180,7 @@ def run(
                 command=command_line(typed),
             ),
             progress,
-        )  # fmt: skip
+        )
     with errors_shown(done=folder.path):
         folder.tag(tag or ())
         found = folder.report()

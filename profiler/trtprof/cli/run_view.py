@@ -17,42 +17,53 @@ if TYPE_CHECKING:
 ByOption = Annotated[
     str,
     opt(
-        "--by", "Rows of the report: layer, node, type, kernel or module (scopes in node names).", "Result",
-        metavar="WHAT", autocompletion=completion.by,
+        "--by",
+        "Rows of the report: layer, node, type, kernel or module (scopes in node names).",
+        "Result",
+        metavar="WHAT",
+        autocompletion=completion.by,
     ),
-]  # fmt: skip
+]
 LedgerOption = Annotated[
     bool, opt("--ledger", "Print the ledger too: the steps from ideal to measured.", "Result", show_default=False)
 ]
 TableOption = Annotated[
     str | None,
     opt(
-        "--table", "Which table csv and parquet hold: layers, kernels, nodes, ...; default layers.", "Result",
-        metavar="NAME", autocompletion=completion.tables,
+        "--table",
+        "Which table csv and parquet hold: layers, kernels, nodes, ...; default layers.",
+        "Result",
+        metavar="NAME",
+        autocompletion=completion.tables,
     ),
-]  # fmt: skip
+]
 FigureOption = Annotated[
     str,
     opt(
-        "--figure", "What png and svg show: roofline, ledger or timeline.", "Result", metavar="NAME",
+        "--figure",
+        "What png and svg show: roofline, ledger or timeline.",
+        "Result",
+        metavar="NAME",
         autocompletion=completion.figures,
     ),
-]  # fmt: skip
+]
 RooflineOption = Annotated[
     bool | None,
     opt(
         "--roofline/--no-roofline",
-        "Draw the roofline in characters in the text report; default: where --top is given.", "Result",
+        "Draw the roofline in characters in the text report; default: where --top is given.",
+        "Result",
         show_default=False,
     ),
-]  # fmt: skip
+]
 RedactOption = Annotated[
     bool,
     opt(
-        "--redact", "Replace names of the model, its nodes, tensors and files, everywhere the same; numbers stay.",
+        "--redact",
+        "Replace names of the model, its nodes, tensors and files, everywhere the same; numbers stay.",
         "Result",
     ),
-]  # fmt: skip
+]
 
 
 def check_views(

@@ -33,7 +33,8 @@ def sweep(
     family: Annotated[
         str,
         typer.Argument(
-            metavar="OP", autocompletion=completion.ops,
+            metavar="OP",
+            autocompletion=completion.ops,
             help="conv, convtranspose, gemm (or fc), matmul, gemv, attention, pool, elementwise, softmax or layernorm.",
             show_default=False,
         ),
@@ -77,7 +78,7 @@ def sweep(
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",
-) -> None:  # fmt: skip
+) -> None:
     """Sweep the shape of one op: work, arithmetic intensity, and time on GPUs that need not be at hand.
 
     Parameters take one value or several: 1,3,5 or 1..64:x2 or 128..1024:128, or the name of another

@@ -44,22 +44,30 @@ def try_(
     budget: Annotated[
         str,
         opt(
-            "--budget", "About how long it may take: 90s, 5m, 1h. Two thirds are for rungs one by one.",
-            "What is tried", metavar="TIME",
+            "--budget",
+            "About how long it may take: 90s, 5m, 1h. Two thirds are for rungs one by one.",
+            "What is tried",
+            metavar="TIME",
         ),
     ] = "5m",
     most: Annotated[
         int,
         opt(
-            "--max-candidates", "Measure at most so many rungs, the most promising first.", "What is tried",
-            metavar="N", min=1,
+            "--max-candidates",
+            "Measure at most so many rungs, the most promising first.",
+            "What is tried",
+            metavar="N",
+            min=1,
         ),
     ] = 40,
     only: Annotated[
         list[str] | None,
         opt(
-            "--only", "Rungs that answer these findings alone, in the layers that they are about.", "What is tried",
-            metavar="CODE,...", autocompletion=completion.rules,
+            "--only",
+            "Rungs that answer these findings alone, in the layers that they are about.",
+            "What is tried",
+            metavar="CODE,...",
+            autocompletion=completion.rules,
         ),
     ] = None,
     rung: Annotated[list[str] | None, opt("--rung", "These rungs alone.", "What is tried", metavar="NAME,...")] = None,
@@ -78,8 +86,10 @@ def try_(
     runs: Annotated[
         str,
         opt(
-            "--runs", "Where the runs of the original and of the best are kept (default reports/<model>-try-<stamp>).",
-            "Result", metavar="FOLDER",
+            "--runs",
+            "Where the runs of the original and of the best are kept (default reports/<model>-try-<stamp>).",
+            "Result",
+            metavar="FOLDER",
         ),
     ] = "",
     output: OutputsOption = None,
@@ -87,7 +97,7 @@ def try_(
     force: o.ForceOption = False,
     format_name: FormatOption = "text",
     top: o.TopOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Try what would help a model: rewrites of its graph and options of the runtime, each measured.
 
     Each variant takes turns with the original, in processes of their own, after its outputs were found to be

@@ -77,30 +77,46 @@ def _comparison(before: Runs, after: Runs) -> records.Comparison:
     ledger = ledger_of(parts, before, after)
     gone, new = findings_apart(before, after, regions)
     return records.Comparison(
-        before=before.side, after=after.side, verdict=verdict_of(before.side, after.side, latency, ledger, changes),
-        latency=latency, ledger=ledger, regions=tuple(changes),
-        facts=(*facts_of(before, after), *speed_fact(before, after)), findings_gone=gone, findings_new=new,
+        before=before.side,
+        after=after.side,
+        verdict=verdict_of(before.side, after.side, latency, ledger, changes),
+        latency=latency,
+        ledger=ledger,
+        regions=tuple(changes),
+        facts=(*facts_of(before, after), *speed_fact(before, after)),
+        findings_gone=gone,
+        findings_new=new,
         notes=notes_of(before, after, latency, match, regions),
-    )  # fmt: skip
+    )
 
 
 def _region_change(
     region: Region, parts: Parts, times: RegionTimes | None, before: Runs, after: Runs
 ) -> records.RegionChange:
     return records.RegionChange(
-        name=region.name, op_types=op_types(region, before, after),
+        name=region.name,
+        op_types=op_types(region, before, after),
         nodes_before=tuple(before.graph.names[at] for at in region.nodes_before),
         nodes_after=tuple(after.graph.names[at] for at in region.nodes_after),
         layers_before=tuple(layer.name for layer in region.before),
-        layers_after=tuple(layer.name for layer in region.after), kernels_before=_kernels(region.before),
-        kernels_after=_kernels(region.after), dtype_before=_dtype(region.before), dtype_after=_dtype(region.after),
-        before_ns=max(region.before_ns, 0), after_ns=max(region.after_ns, 0),
-        difference_ns=region.after_ns - region.before_ns, attainable_before_ns=_attainable(region.before),
-        attainable_after_ns=_attainable(region.after), expected_before=_expected(region.before),
-        expected_after=_expected(region.after), parts={str(cause): ns for cause, ns in parts.ns.items()},
-        interval_ns=times.interval if times else None, answer=times.answer if times else None, match=region.match,
+        layers_after=tuple(layer.name for layer in region.after),
+        kernels_before=_kernels(region.before),
+        kernels_after=_kernels(region.after),
+        dtype_before=_dtype(region.before),
+        dtype_after=_dtype(region.after),
+        before_ns=max(region.before_ns, 0),
+        after_ns=max(region.after_ns, 0),
+        difference_ns=region.after_ns - region.before_ns,
+        attainable_before_ns=_attainable(region.before),
+        attainable_after_ns=_attainable(region.after),
+        expected_before=_expected(region.before),
+        expected_after=_expected(region.after),
+        parts={str(cause): ns for cause, ns in parts.ns.items()},
+        interval_ns=times.interval if times else None,
+        answer=times.answer if times else None,
+        match=region.match,
         reason=parts.reason,
-    )  # fmt: skip
+    )
 
 
 def _kernels(layers: Sequence[records.LayerResult]) -> tuple[str, ...]:

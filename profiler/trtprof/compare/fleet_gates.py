@@ -42,10 +42,15 @@ from trtprof.compare.samples import PRIOR_RUNS, discoveries, t_quantile, t_tails
 __all__ = ["EXAMPLES", "QUANTITIES", "Measured", "judge", "parse"]
 
 COUNTS: dict[str, tuple[str, ...]] = {
-    "slower": ("slower",), "faster": ("faster",), "failed": ("failed now",), "mended": ("mended",),
-    "vanished": ("vanished",), "appeared": ("appeared",), "unanswered": ("not answered",),
+    "slower": ("slower",),
+    "faster": ("faster",),
+    "failed": ("failed now",),
+    "mended": ("mended",),
+    "vanished": ("vanished",),
+    "appeared": ("appeared",),
+    "unanswered": ("not answered",),
     "undecided": ("not decided",),
-}  # fmt: skip
+}
 """Gates that count cells, and the answers that they count."""
 QUANTITIES: dict[str, tuple[Unit, ...]] = {
     "latency": ("%", "ns"), "expected": ("%", "ns"), "bound": ("%", "ns"), "geomean": ("%",), "cost": ("%",),

@@ -87,11 +87,19 @@ def compare(before: FleetOf, after: FleetOf, gates: Sequence[str] = ()) -> recor
     pairs = _Pairs(before, after)
     order = pairs.order()
     found = records.FleetComparison(
-        schema_version=records.SCHEMA_VERSION, before=_side(before, pairs.before), after=_side(after, pairs.after),
-        verdict="", counts={ORDER[code]: number for code, number in sorted(Counter(pairs.code.tolist()).items())},
-        rate=RATE, cells=tuple(pairs.changes(order)), groups=tuple(_groups(pairs)), kernels=tuple(_kernels(pairs)),
-        causes=tuple(_causes(pairs)), renames=pairs.renames, method=_METHOD,
-    )  # fmt: skip
+        schema_version=records.SCHEMA_VERSION,
+        before=_side(before, pairs.before),
+        after=_side(after, pairs.after),
+        verdict="",
+        counts={ORDER[code]: number for code, number in sorted(Counter(pairs.code.tolist()).items())},
+        rate=RATE,
+        cells=tuple(pairs.changes(order)),
+        groups=tuple(_groups(pairs)),
+        kernels=tuple(_kernels(pairs)),
+        causes=tuple(_causes(pairs)),
+        renames=pairs.renames,
+        method=_METHOD,
+    )
     notes, doubts = tuple(_notes(pairs, found)), tuple(_doubts(pairs))
     found = _with(found, verdict=_verdict(found), doubts=doubts, notes=notes)
     prices = (before.prices, after.prices) if before.currency == after.currency else ({}, {})
@@ -298,14 +306,33 @@ class _Pairs:
         for at in order:
             cell, old = self.cells[at], self.befores[at]
             yield records.FleetCellChange(
-                model=cell.model, was=old.model if old is not None and old.model != cell.model else "", path=cell.path,
-                target=cell.target, verb=cell.verb, size=cell.size, precision=cell.precision, tags=cell.tags,
-                answer=ORDER[self.code[at]], told_by=names.get(at), before_ns=columns[0][at], after_ns=columns[1][at],
-                ratio=ratio[at], low=low[at], high=high[at], chance=tail[at], expected_before_ns=columns[2][at],
-                expected_after_ns=columns[3][at], bound_before_ns=columns[4][at], bound_after_ns=columns[5][at],
-                causes=causes.get(at, ()), reason=reasons.get(at, ""), key_before="" if old is None else old.key,
-                key_after=cell.key if self.a[at] >= 0 else "", run_before=runs[0][at], run_after=runs[1][at],
-            )  # fmt: skip
+                model=cell.model,
+                was=old.model if old is not None and old.model != cell.model else "",
+                path=cell.path,
+                target=cell.target,
+                verb=cell.verb,
+                size=cell.size,
+                precision=cell.precision,
+                tags=cell.tags,
+                answer=ORDER[self.code[at]],
+                told_by=names.get(at),
+                before_ns=columns[0][at],
+                after_ns=columns[1][at],
+                ratio=ratio[at],
+                low=low[at],
+                high=high[at],
+                chance=tail[at],
+                expected_before_ns=columns[2][at],
+                expected_after_ns=columns[3][at],
+                bound_before_ns=columns[4][at],
+                bound_after_ns=columns[5][at],
+                causes=causes.get(at, ()),
+                reason=reasons.get(at, ""),
+                key_before="" if old is None else old.key,
+                key_after=cell.key if self.a[at] >= 0 else "",
+                run_before=runs[0][at],
+                run_after=runs[1][at],
+            )
 
     def _reasons(self) -> dict[int, str]:
         """Why a cell failed, or has no answer."""
@@ -379,10 +406,15 @@ def _side(side: FleetOf, columns: _Columns) -> records.FleetSide:
     status = Counter(columns.status[:-1].tolist())
     started = sorted(filter(None, columns.texts("started")[:-1].tolist()))
     return records.FleetSide(
-        name=side.name, folder=side.folder, cells=len(side.cells), done=status[_DONE], failed=status[_FAILED],
-        trtprof=tuple(sorted({cell.trtprof for cell in side.cells})), first=started[0] if started else "",
+        name=side.name,
+        folder=side.folder,
+        cells=len(side.cells),
+        done=status[_DONE],
+        failed=status[_FAILED],
+        trtprof=tuple(sorted({cell.trtprof for cell in side.cells})),
+        first=started[0] if started else "",
         last=started[-1] if started else "",
-    )  # fmt: skip
+    )
 
 
 # --- cells taken together -------------------------------------------------------------------
@@ -436,10 +468,16 @@ def _means(
     more, less = (np.bincount(codes, answer == _CODE[word], len(names)) for word in words)  # type: ignore[index]
     for at, name in enumerate(names):
         yield records.FleetGroupChange(
-            by=by, name=name, kind=kind, cells=int(count[at]), ratio=float(np.exp(mean[at])),
+            by=by,
+            name=name,
+            kind=kind,
+            cells=int(count[at]),
+            ratio=float(np.exp(mean[at])),
             low=None if low is None else float(np.exp(mean[at] - low[at])),
-            high=None if high is None else float(np.exp(mean[at] + high[at])), more=int(more[at]), less=int(less[at]),
-        )  # fmt: skip
+            high=None if high is None else float(np.exp(mean[at] + high[at])),
+            more=int(more[at]),
+            less=int(less[at]),
+        )
 
 
 # --- kernels --------------------------------------------------------------------------------
@@ -491,15 +529,22 @@ def _patterns(pairs: _Pairs, both: Any, at: Places, patterns: Patterns, kind: An
     made = made.assign(half=half).merge(told[told.models >= FEWEST_MODELS].reset_index(), on=pattern)
     return [
         records.FleetKernelChange(
-            pattern=patterns.names[row.pattern][0], dtype=patterns.names[row.pattern][1],
-            target=target_names[row.target], kind=kind, models=int(row.models), of=int(row.size),
-            ratio=math.exp(row.ratio), mean=math.exp(row.mean),
+            pattern=patterns.names[row.pattern][0],
+            dtype=patterns.names[row.pattern][1],
+            target=target_names[row.target],
+            kind=kind,
+            models=int(row.models),
+            of=int(row.size),
+            ratio=math.exp(row.ratio),
+            mean=math.exp(row.mean),
             low=math.exp(row.mean - row.half) if kind == "fact" else None,
-            high=math.exp(row.mean + row.half) if kind == "fact" else None, before_ns=int(row.before_ns),
-            after_ns=int(row.after_ns), example=model_names[row.example],
+            high=math.exp(row.mean + row.half) if kind == "fact" else None,
+            before_ns=int(row.before_ns),
+            after_ns=int(row.after_ns),
+            example=model_names[row.example],
         )
         for row in made.itertuples(index=False)
-    ]  # fmt: skip
+    ]
 
 
 def _apart(mean: Numbers, spread: Numbers, models: Places) -> tuple[Numbers, Numbers]:
@@ -582,11 +627,18 @@ def _causes(pairs: _Pairs) -> list[records.FleetCause]:
             counter[answers[at]] += 1
     found = [
         records.FleetCause(
-            what=what, before=before, after=after, model=model, cells=counter["cells"], slower=counter["slower"],
-            faster=counter["faster"], rose=counter["estimate rose"], fell=counter["estimate fell"],
+            what=what,
+            before=before,
+            after=after,
+            model=model,
+            cells=counter["cells"],
+            slower=counter["slower"],
+            faster=counter["faster"],
+            rose=counter["estimate rose"],
+            fell=counter["estimate fell"],
         )
         for (what, before, after, model), counter in counted.items()
-    ]  # fmt: skip
+    ]
     return sorted(
         found,
         key=lambda one: (

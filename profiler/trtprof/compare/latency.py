@@ -78,10 +78,13 @@ def latency_change(before: Runs, after: Runs) -> LatencyChange:
         return _with_interval(before, after, samples[0], samples[1])
     return LatencyChange(
         difference_ns=Interval(value=difference, low=difference, high=difference, level=level),
-        ratio=Interval(value=ratio, low=ratio, high=ratio, level=level), answer="not significant",
-        samples_before=sum(map(len, samples[0] or ())), samples_after=sum(map(len, samples[1] or ())), method=method,
+        ratio=Interval(value=ratio, low=ratio, high=ratio, level=level),
+        answer="not significant",
+        samples_before=sum(map(len, samples[0] or ())),
+        samples_after=sum(map(len, samples[1] or ())),
+        method=method,
         reason=reason,
-    )  # fmt: skip
+    )
 
 
 def _with_interval(before: Runs, after: Runs, earlier: Sequence[Samples], later: Sequence[Samples]) -> LatencyChange:
@@ -98,12 +101,18 @@ def _with_interval(before: Runs, after: Runs, earlier: Sequence[Samples], later:
     lower = _quantile_change(found, (round(found.levels[0]), round(found.levels[1])), quiet, quiet)
     telling, answer = _telling(median, lower)
     return LatencyChange(
-        difference_ns=median.difference, ratio=median.ratio, lower_ns=lower.levels,
-        lower_difference_ns=lower.difference, lower_ratio=lower.ratio,
-        told_by="lower decile" if telling is lower else "median", answer=answer, samples_before=sum(map(len, earlier)),
-        samples_after=sum(map(len, later)), method=_method(telling, before, after, lower=telling is lower),
+        difference_ns=median.difference,
+        ratio=median.ratio,
+        lower_ns=lower.levels,
+        lower_difference_ns=lower.difference,
+        lower_ratio=lower.ratio,
+        told_by="lower decile" if telling is lower else "median",
+        answer=answer,
+        samples_before=sum(map(len, earlier)),
+        samples_after=sum(map(len, later)),
+        method=_method(telling, before, after, lower=telling is lower),
         reason=_reason(answer, telling, median if telling is lower else lower),
-    )  # fmt: skip
+    )
 
 
 def _telling(median: _QuantileChange, lower: _QuantileChange) -> tuple[_QuantileChange, Significance]:
@@ -135,9 +144,12 @@ def _quantile_change(change: Change, levels: tuple[int, int], shift: float, spee
         by = math.exp(-shift)
         ratio_low, ratio_high = min(ratio_low, ratio_low * by), max(ratio_high, ratio_high * by)
     return _QuantileChange(
-        change, levels, Interval(value=difference, low=low, high=high, level=LEVEL),
-        Interval(value=ratio, low=max(ratio_low, 0.0), high=ratio_high, level=LEVEL), speed if shift else 0.0,
-    )  # fmt: skip
+        change,
+        levels,
+        Interval(value=difference, low=low, high=high, level=LEVEL),
+        Interval(value=ratio, low=max(ratio_low, 0.0), high=ratio_high, level=LEVEL),
+        speed if shift else 0.0,
+    )
 
 
 _ALIKE = 3.0  # Runs of a side that differ by more than so many standard deviations are not alike

@@ -178,9 +178,12 @@ def identity(run: LoadedRun) -> dict[str, str]:
         f"{tensor.name}:{'x'.join(map(str, tensor.shape or ()))} {tensor.dtype}" for tensor in result.model.inputs
     )
     found = {
-        "model file": result.model.sha256 or result.model.name, "input shapes": inputs, "backend": result.backend.name,
-        "device": result.device.name, "threads": str(run.ceilings.threads),
-    }  # fmt: skip
+        "model file": result.model.sha256 or result.model.name,
+        "input shapes": inputs,
+        "backend": result.backend.name,
+        "device": result.device.name,
+        "threads": str(run.ceilings.threads),
+    }
     found |= {f"backend option {key}": value for key, value in result.backend.options.items()}
     ignored = ("output", "iterations", "duration_s", "warmup_ms", "profile_iterations", "model")
     options = run.request.options if run.request else {}
@@ -229,12 +232,17 @@ def _joined(runs: tuple[LoadedRun, ...]) -> Runs:
     attainable = [_attainable(run.run) for run in runs]
     known = [value for value in attainable if value is not None]
     side = Side(
-        label=", ".join(run.path.name or str(run.path) for run in runs), paths=tuple(str(run.path) for run in runs),
-        model=middle.run.model.name, backend=middle.run.backend.name, device=middle.run.device.name,
-        created=middle.run.created, tags=tuple(dict.fromkeys(tag for run in runs for tag in run.run.tags)),
-        latency=latency, medians_ns=tuple(medians),
+        label=", ".join(run.path.name or str(run.path) for run in runs),
+        paths=tuple(str(run.path) for run in runs),
+        model=middle.run.model.name,
+        backend=middle.run.backend.name,
+        device=middle.run.device.name,
+        created=middle.run.created,
+        tags=tuple(dict.fromkeys(tag for run in runs for tag in run.run.tags)),
+        latency=latency,
+        medians_ns=tuple(medians),
         attainable_ns=median_ns(known) if known and len(known) == len(runs) else None,
-    )  # fmt: skip
+    )
     graph = node_graph(middle.run, middle.source)
     return Runs(
         runs, middle, side, layers, graph, {name: at for at, name in enumerate(graph.names)},
@@ -253,11 +261,15 @@ def _latency(runs: Sequence[LoadedRun]) -> Latency:
         return latency_of(np.concatenate(samples))
     of_each = [run.run.latency for run in runs]
     return msgspec.structs.replace(
-        of_each[0], median_ns=median_ns(one.median_ns for one in of_each),
-        p99_ns=median_ns(one.p99_ns for one in of_each), mean_ns=median_ns(one.mean_ns for one in of_each),
-        cv=statistics.median(one.cv for one in of_each), n=sum(one.n for one in of_each),
-        min_ns=min(one.min_ns for one in of_each), max_ns=max(one.max_ns for one in of_each),
-    )  # fmt: skip
+        of_each[0],
+        median_ns=median_ns(one.median_ns for one in of_each),
+        p99_ns=median_ns(one.p99_ns for one in of_each),
+        mean_ns=median_ns(one.mean_ns for one in of_each),
+        cv=statistics.median(one.cv for one in of_each),
+        n=sum(one.n for one in of_each),
+        min_ns=min(one.min_ns for one in of_each),
+        max_ns=max(one.max_ns for one in of_each),
+    )
 
 
 def _attainable(run: Run) -> int | None:

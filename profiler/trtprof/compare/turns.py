@@ -105,10 +105,17 @@ def change_of_turns(rounds: Sequence[Sequence[Turns]]) -> TurnsChange:
     telling, other = (lower, median) if by == "lower decile" else (median, lower)
     opposed = telling.mean.log * other.mean.log < 0 and max(telling.mean.tail, other.mean.tail) < 1 - LEVEL
     return TurnsChange(
-        log=telling.mean.log, error=telling.mean.error, freedom=telling.mean.freedom, told_by=by,
-        contradicted=other.mean.log if opposed else telling.mean.log, levels=telling.levels, rounds=len(held),
-        pairs=sum(map(len, held)), within=telling.within, between=telling.between,
-    )  # fmt: skip
+        log=telling.mean.log,
+        error=telling.mean.error,
+        freedom=telling.mean.freedom,
+        told_by=by,
+        contradicted=other.mean.log if opposed else telling.mean.log,
+        levels=telling.levels,
+        rounds=len(held),
+        pairs=sum(map(len, held)),
+        within=telling.within,
+        between=telling.between,
+    )
 
 
 class _Told(NamedTuple):

@@ -198,13 +198,19 @@ def as_work(found: Cost, dtype: str, dtypes: Mapping[str, str] | None = None) ->
     spare = found.unsure
     partly = [moved for moved in (*found.reads, *found.writes) if moved.tensor.name in spare.tensors]
     return Work(
-        tensor_flops=found.tensor_flops, vector_flops=found.arithmetic.vector, special=dict(found.arithmetic.special),
+        tensor_flops=found.tensor_flops,
+        vector_flops=found.arithmetic.vector,
+        special=dict(found.arithmetic.special),
         bytes_read=sum(moved_bytes(moved, dtypes) for moved in found.reads),
         bytes_written=sum(moved_bytes(moved, dtypes) for moved in found.writes),
         bytes_parameters=sum(moved_bytes(moved, dtypes) for moved in found.reads if moved.tensor.constant),
-        dtype=dtype, bound=found.bound, note=found.note, fast_flops=found.fast_flops,
-        unsure=unsure_of(spare, sum(moved_bytes(moved, dtypes) for moved in partly)), core=found.core,
-    )  # fmt: skip
+        dtype=dtype,
+        bound=found.bound,
+        note=found.note,
+        fast_flops=found.fast_flops,
+        unsure=unsure_of(spare, sum(moved_bytes(moved, dtypes) for moved in partly)),
+        core=found.core,
+    )
 
 
 def unsure_of(spare: Spare, nbytes: int) -> Unsure:

@@ -155,9 +155,14 @@ def _convolution(op: Op, source: Sequence[int], weights: Sequence[int]) -> Core 
     if not window or summed % window or weights[0] % groups:
         return None
     return Core(
-        kind="convolution", batch=groups, m=math.prod(made) // weights[0], n=weights[0] // groups, k=summed,
-        window=window, stride=_multiplied(steps) if isinstance(steps, tuple) else 1,
-    )  # fmt: skip
+        kind="convolution",
+        batch=groups,
+        m=math.prod(made) // weights[0],
+        n=weights[0] // groups,
+        k=summed,
+        window=window,
+        stride=_multiplied(steps) if isinstance(steps, tuple) else 1,
+    )
 
 
 def _multiplied(numbers: Sequence[object]) -> int:

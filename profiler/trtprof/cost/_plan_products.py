@@ -124,10 +124,14 @@ def _described(layer: PlanLayer, kernel: tuple[int, ...]) -> Product | None:
     core = None
     if dims[1] % groups == 0 and maps[0] % groups == 0:
         core = Core(
-            kind="convolution", batch=groups, m=dims[0] * math.prod(places), n=maps[0] // groups,
-            k=dims[1] // groups * math.prod(kernel), window=math.prod(kernel),
+            kind="convolution",
+            batch=groups,
+            m=dims[0] * math.prod(places),
+            n=maps[0] // groups,
+            k=dims[1] // groups * math.prod(kernel),
+            window=math.prod(kernel),
             stride=math.prod(_numbers(layer, "Stride") or (1,)),
-        )  # fmt: skip
+        )
     return Product(flops, x, _held(layer), _fast(layer, kernel, flops, x), core)
 
 
@@ -206,10 +210,14 @@ def _convolved(out: Sequence[int], dims: Sequence[int], weights: Sequence[int]) 
         return None
     sizes = zip(dims[2:], weights[2:], out[2:], strict=True)
     return Core(
-        kind="convolution", batch=groups, m=out[0] * math.prod(out[2:]), n=weights[0] // groups,
-        k=math.prod(weights[1:]), window=math.prod(weights[2:]),
+        kind="convolution",
+        batch=groups,
+        m=out[0] * math.prod(out[2:]),
+        n=weights[0] // groups,
+        k=math.prod(weights[1:]),
+        window=math.prod(weights[2:]),
         stride=math.prod([_least_step(*each) for each in sizes]),
-    )  # fmt: skip
+    )
 
 
 def _least_step(size: int, window: int, places: int) -> int:

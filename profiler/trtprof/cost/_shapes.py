@@ -100,9 +100,15 @@ def work(
         before = reads.get(source.name)
         reads[source.name] = Moved(source, elements if before is None else max(elements, before.elements))
     found = Cost(
-        tensor_flops=tensor, arithmetic=total, reads=tuple(reads.values()), writes=writes, bound=bound, note=note,
-        fast_flops=fast, core=core,
-    )  # fmt: skip
+        tensor_flops=tensor,
+        arithmetic=total,
+        reads=tuple(reads.values()),
+        writes=writes,
+        bound=bound,
+        note=note,
+        fast_flops=fast,
+        core=core,
+    )
     nothing = not note and not found.computes and not any(moved.elements for moved in (*found.reads, *found.writes))
     return found._replace(note="nothing to do: its tensors are empty") if nothing else found
 

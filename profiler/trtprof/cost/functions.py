@@ -54,9 +54,13 @@ def has_body(schema: Any) -> bool:
 def body_cost(op: Op) -> Cost | None:
     """The cost of an op by its function body, or None when ONNX defines none."""
     found = _call_cost(
-        op.op_type, op.domain, op.opset, tuple(sorted(op.attributes.items())), tuple(map(_nameless, op.inputs)),
+        op.op_type,
+        op.domain,
+        op.opset,
+        tuple(sorted(op.attributes.items())),
+        tuple(map(_nameless, op.inputs)),
         tuple(map(_nameless, op.outputs)),
-    )  # fmt: skip
+    )
     if found is None:
         return None
     if isinstance(found, CostError):
@@ -255,10 +259,14 @@ class _Walk:
             spare = spare.plus(body.unsure.times(repeats))
         notes = [found.note, *(note for times, body in bodies for note in (times.note, body.note))]
         return found._replace(
-            tensor_flops=tensor_flops, arithmetic=arithmetic, fast_flops=fast_flops, spare=spare,
+            tensor_flops=tensor_flops,
+            arithmetic=arithmetic,
+            fast_flops=fast_flops,
+            spare=spare,
             bound=combined(found.bound, *(bound for times, body in bodies for bound in (times.bound, body.bound))),
-            note="; ".join(dict.fromkeys(filter(None, notes))), core=None if bodies else found.core,
-        )  # fmt: skip
+            note="; ".join(dict.fromkeys(filter(None, notes))),
+            core=None if bodies else found.core,
+        )
 
     def _called(self, declared: NodeProto) -> NodeProto:
         """The node with attributes filled in and without inputs that the call omits."""
@@ -276,11 +284,13 @@ class _Walk:
     def _op(self, node: NodeProto) -> Op:
         attributes = {attribute.name: onnx_graph.attribute_value(attribute) for attribute in node.attribute}
         return Op(
-            op_type=node.op_type, domain=node.domain, opset=self.opsets.get(node.domain, 1),
+            op_type=node.op_type,
+            domain=node.domain,
+            opset=self.opsets.get(node.domain, 1),
             attributes={name: value for name, value in attributes.items() if value is not None},
             inputs=tuple(self.tensors[name] if name else None for name in node.input),
             outputs=tuple(self.tensors[name] if name else None for name in node.output),
-        )  # fmt: skip
+        )
 
     def _infer(self, node: NodeProto) -> None:
         """Make the outputs of a node known: what the call says of them, else what ONNX infers."""

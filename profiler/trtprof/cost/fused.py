@@ -81,11 +81,17 @@ def _joined(ops: Sequence[Op], costs: Sequence[Cost], outputs: Collection[str] |
     leaving = {origin.get(name, name) for name in kept}
     writes = tuple(moved for name, moved in written.items() if name in leaving)
     return Cost(
-        tensor_flops=tensor_flops, arithmetic=arithmetic, reads=tuple(read.values()), writes=writes, views=origin,
-        bound=bound, note="; ".join(notes), fast_flops=fast_flops,
+        tensor_flops=tensor_flops,
+        arithmetic=arithmetic,
+        reads=tuple(read.values()),
+        writes=writes,
+        views=origin,
+        bound=bound,
+        note="; ".join(notes),
+        fast_flops=fast_flops,
         spare=spare._replace(tensors=frozenset(origin.get(name, name) for name in spare.tensors)),
         core=joined_core(ops, costs, sum(moved.elements for moved in writes)),
-    )  # fmt: skip
+    )
 
 
 def combined(*bounds: WorkBound) -> WorkBound:
@@ -116,9 +122,17 @@ def total(works: Iterable[Work]) -> Work:
         if work.flops > most:
             most, dtype = work.flops, work.dtype
     return Work(
-        tensor_flops=tensor, vector_flops=vector, special=dict(special), bytes_read=read, bytes_written=written,
-        bytes_parameters=parameters, dtype=dtype, bound=bound, fast_flops=fast, unsure=unsure,
-    )  # fmt: skip
+        tensor_flops=tensor,
+        vector_flops=vector,
+        special=dict(special),
+        bytes_read=read,
+        bytes_written=written,
+        bytes_parameters=parameters,
+        dtype=dtype,
+        bound=bound,
+        fast_flops=fast,
+        unsure=unsure,
+    )
 
 
 def both_unsure(first: Unsure, second: Unsure) -> Unsure:

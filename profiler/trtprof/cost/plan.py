@@ -297,10 +297,15 @@ class _Plan:
             times = self.runs[place] or 1
             written = sum(moved.writes.values())
             owner = Owner(
-                place=place, layer=layer, explicit=self.explicit[place] or layer.kind in REGIONS,
-                sums=self.sums[place], flops=0 if product is None else product.flops * times,
-                moved=written + sum(moved.reads.values()), written=written * times, runs=times,
-            )  # fmt: skip
+                place=place,
+                layer=layer,
+                explicit=self.explicit[place] or layer.kind in REGIONS,
+                sums=self.sums[place],
+                flops=0 if product is None else product.flops * times,
+                moved=written + sum(moved.reads.values()),
+                written=written * times,
+                runs=times,
+            )
             own = owners[layer.profile]
             for name in names:
                 if name in self.prices:
@@ -361,13 +366,19 @@ class _Plan:
         computes = Cost(part.tensor_flops, part.arithmetic).computes
         reads, writes = moved.reads, moved.writes
         work = Work(
-            tensor_flops=part.tensor_flops, vector_flops=part.arithmetic.vector,
-            special=dict(part.arithmetic.special), bytes_read=sum(reads.values()), bytes_written=sum(writes.values()),
+            tensor_flops=part.tensor_flops,
+            vector_flops=part.arithmetic.vector,
+            special=dict(part.arithmetic.special),
+            bytes_read=sum(reads.values()),
+            bytes_written=sum(writes.values()),
             bytes_parameters=sum(reads[name] for name in moved.constants if name in reads),
-            dtype=dtype if computes else "", bound=bound, note="; ".join(notes), fast_flops=part.fast_flops,
+            dtype=dtype if computes else "",
+            bound=bound,
+            note="; ".join(notes),
+            fast_flops=part.fast_flops,
             unsure=unsure_of(part.spare, _spared_bytes(part.spare, reads, writes)),
             core=self._core(place, nodes, part.tensor_flops, found),
-        )  # fmt: skip
+        )
         return PlanCost(work, reads, writes, moved.constants, "; ".join(missing), times or 1)
 
     def _core(self, place: int, nodes: Sequence[str], flops: int, found: Shares) -> Core | None:

@@ -544,6 +544,8 @@ def needless(case: Case, layers: Sequence[records.LayerResult], *, noun: str, wh
     share = format_percent(case.share(case.in_latency(total)))
     yield Claim(
         where=f"{len(layers)} {noun}{'s' if len(layers) > 1 else ''}, largest {worst.name}",
-        evidence=f"{format_ns(total)} a run, {share} of latency, {why}", remedy=remedy,
-        layers={layer.name: layer.measured_ns for layer in layers}, confidence=0.95,
-    )  # fmt: skip
+        evidence=f"{format_ns(total)} a run, {share} of latency, {why}",
+        remedy=remedy,
+        layers={layer.name: layer.measured_ns for layer in layers},
+        confidence=0.95,
+    )

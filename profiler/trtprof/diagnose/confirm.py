@@ -49,11 +49,15 @@ def _confirmation(layer: LayerResult, counted: LayerCounters, run: Run) -> Confi
     told = {check.verdict for check in checks}
     return Confirmation(
         layer=layer.name,
-        verdict="refuted" if "refuted" in told else "confirmed" if "confirmed" in told else "not told", checks=checks,
-        launches=counted.launches, match=counted.confidence, reason=counted.reason, uncounted=counted.uncounted,
+        verdict="refuted" if "refuted" in told else "confirmed" if "confirmed" in told else "not told",
+        checks=checks,
+        launches=counted.launches,
+        match=counted.confidence,
+        reason=counted.reason,
+        uncounted=counted.uncounted,
         counted_ns=None if counted.duration_ns is None else round(counted.duration_ns),
         occupancy=None if counted.occupancy is None else min(counted.occupancy, 1.0),
-    )  # fmt: skip
+    )
 
 
 _WARM = " (not all of a tensor is read; or ncu was told to leave the caches as they were, --cache-control none)"

@@ -47,11 +47,20 @@ def explain(case: Case, code: str, layer: str, rules: Iterable[Rule] | None = No
     findings = diagnose(case, every)
     outcome, why = _outcome(case, rule, about, every, findings)
     return Explanation(
-        schema_version=SCHEMA_VERSION, code=rule.code, title=rule.title, layer=about.name, op_type=about.op_type,
-        nodes=about.nodes, measured_ns=about.measured_ns, attainable_ns=about.attainable_ns, lost_ns=about.lost_ns,
-        bound=about.bound, outcome=outcome, why=why,
+        schema_version=SCHEMA_VERSION,
+        code=rule.code,
+        title=rule.title,
+        layer=about.name,
+        op_type=about.op_type,
+        nodes=about.nodes,
+        measured_ns=about.measured_ns,
+        attainable_ns=about.attainable_ns,
+        lost_ns=about.lost_ns,
+        bound=about.bound,
+        outcome=outcome,
+        why=why,
         findings=tuple(finding for finding in findings if _names(finding, about)),
-    )  # fmt: skip
+    )
 
 
 def _names(finding: Finding, layer: LayerResult) -> bool:

@@ -22,48 +22,117 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("ideal", "estimate", "the work at the best ceilings of this device",
-        "the work at the best peaks of the datasheet"),
-    Row("ceiling", "estimate",
+    Row(
+        "ideal",
+        "estimate",
+        "the work at the best ceilings of this device",
+        "the work at the best peaks of the datasheet",
+    ),
+    Row(
+        "ceiling",
+        "estimate",
         "the ceilings as measured for this run: its threads, and DRAM where the cache is too small",
-        "the peaks as asked for: accumulator and ceilings set by hand, and DRAM where the L2 is too small"),
-    Row("launch overhead", "estimate", "layers shorter than an empty kernel takes here",
-        "layers shorter than an empty kernel takes on this GPU"),
-    Row("layout conversions", "fact", "layers that only reorder or cast for the backend",
-        "reformats, casts and copies that the engine makes for its own layers"),
+        "the peaks as asked for: accumulator and ceilings set by hand, and DRAM where the L2 is too small",
+    ),
+    Row(
+        "launch overhead",
+        "estimate",
+        "layers shorter than an empty kernel takes here",
+        "layers shorter than an empty kernel takes on this GPU",
+    ),
+    Row(
+        "layout conversions",
+        "fact",
+        "layers that only reorder or cast for the backend",
+        "reformats, casts and copies that the engine makes for its own layers",
+    ),
     Row("waits and shapes", "fact", "layers that wait for other streams, or work out shapes"),
-    Row("what good kernels do not reach either", "estimate",
-        "what good library kernels are expected to take (p50), less what is attainable: no more than was lost"),
-    Row("slower than good kernels", "estimate", "kernels measured, less what good library kernels are expected to take",
+    Row(
+        "what good kernels do not reach either",
+        "estimate",
+        "what good library kernels are expected to take (p50), less what is attainable: no more than was lost",
+    ),
+    Row(
+        "slower than good kernels",
+        "estimate",
+        "kernels measured, less what good library kernels are expected to take",
         "layers as profiled, less what good library kernels are expected to take",
-        "kernels as captured, less what good library kernels are expected to take"),
-    Row("kernel inefficiency", "estimate", "kernels measured, less what is attainable",
-        "layers as profiled, less what is attainable", "kernels as captured, less what is attainable"),
-    Row("kernels without a price", "fact", "kernels whose work is not known, or that have no layer",
+        "kernels as captured, less what good library kernels are expected to take",
+    ),
+    Row(
+        "kernel inefficiency",
+        "estimate",
+        "kernels measured, less what is attainable",
+        "layers as profiled, less what is attainable",
+        "kernels as captured, less what is attainable",
+    ),
+    Row(
+        "kernels without a price",
+        "fact",
+        "kernels whose work is not known, or that have no layer",
         "what layers took beyond the part of their work that is known",
-        "kernels of no layer, and what layers took beyond the part of their work that is known"),
-    Row("medians not adding up", "fact", "all kernels of an inference, in the median, less the sum of the medians of "
-        "layers: other layers are slow in each inference"),
+        "kernels of no layer, and what layers took beyond the part of their work that is known",
+    ),
+    Row(
+        "medians not adding up",
+        "fact",
+        "all kernels of an inference, in the median, less the sum of the medians of "
+        "layers: other layers are slow in each inference",
+    ),
     Row("host call", "estimate", "an inference call around an all but empty graph", outside=True),
     Row("copies to the GPU", "fact", "inputs, before the first kernel", outside=True),
     Row("copies from the GPU", "fact", "outputs, after the last kernel", outside=True),
     Row("other copies", "fact", "copies and memsets of no layer, while nothing else ran", outside=True),
     Row("overlap of streams", "fact", "kernels that ran beside others, on another stream"),
-    Row("gaps inside layers", "fact", "nothing ran, between two kernels of one layer that were both launched",
-        outside=True),
-    Row("gaps between layers", "fact",
-        "nothing ran, between the kernels of two layers that were both launched: what a launch takes", outside=True),
-    Row("waiting for the host", "fact", "nothing ran, because the host had not launched the next kernel yet",
-        outside=True),
-    Row("unexplained", "remainder",
+    Row(
+        "gaps inside layers",
+        "fact",
+        "nothing ran, between two kernels of one layer that were both launched",
+        outside=True,
+    ),
+    Row(
+        "gaps between layers",
+        "fact",
+        "nothing ran, between the kernels of two layers that were both launched: what a launch takes",
+        outside=True,
+    ),
+    Row(
+        "waiting for the host",
+        "fact",
+        "nothing ran, because the host had not launched the next kernel yet",
+        outside=True,
+    ),
+    Row(
+        "unexplained",
+        "remainder",
         "gaps between kernels, and what changed between the measurement without the profiler and that with it",
         "GPU time of an inference less the sum of its layers: below 0 where streams overlap, and by the time that "
         "the profiler adds, which runs the layers one after the other; above 0 for gaps between kernels",
         "what the medians of the rows above leave of the median of the whole, and what the profiler changed",
-        outside=True),
-)  # fmt: skip
-(IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, UNREACHED, SLOWER, INEFFICIENCY, UNPRICED, ADDING, HOST, TO_DEVICE, FROM_DEVICE,
- COPIES, OVERLAP, GAPS_INSIDE, GAPS_BETWEEN, WAITING, UNEXPLAINED) = (row.cause for row in ROWS)  # fmt: skip
+        outside=True,
+    ),
+)
+(
+    IDEAL,
+    CEILING,
+    LAUNCH,
+    LAYOUT,
+    IDLE,
+    UNREACHED,
+    SLOWER,
+    INEFFICIENCY,
+    UNPRICED,
+    ADDING,
+    HOST,
+    TO_DEVICE,
+    FROM_DEVICE,
+    COPIES,
+    OVERLAP,
+    GAPS_INSIDE,
+    GAPS_BETWEEN,
+    WAITING,
+    UNEXPLAINED,
+) = (row.cause for row in ROWS)
 OUTSIDE = tuple(row.cause for row in ROWS if row.outside)
 IDLE_ROLES = ("shape", "sync", "idle")  # of layers that launch no work of the model
 
@@ -117,16 +186,25 @@ def build_ledger(
     if overheads is None:
         ns[HOST] = min(round(ceilings.call_ns), latency.median_ns)
     else:
-        ns.update(dict(zip((TO_DEVICE, FROM_DEVICE, COPIES, OVERLAP, GAPS_INSIDE, GAPS_BETWEEN, WAITING),
-                           overheads._replace(overlap_ns=-overheads.overlap_ns)[:-1], strict=True)))  # fmt: skip
+        ns.update(
+            dict(
+                zip(
+                    (TO_DEVICE, FROM_DEVICE, COPIES, OVERLAP, GAPS_INSIDE, GAPS_BETWEEN, WAITING),
+                    overheads._replace(overlap_ns=-overheads.overlap_ns)[:-1],
+                    strict=True,
+                )
+            )
+        )
     ns[UNEXPLAINED] = latency.median_ns - sum(ns.values())
     known = sum(layer.measured_ns for layer in layers if layer.firm)
     whole = sum(layer.measured_ns for layer in layers)
     more = {}
     if ns[UNREACHED] or ns[SLOWER]:
         share = format_percent(known / whole) if whole else "all"
-        more = {UNREACHED: f"; of the layers with an expectation, {share} of the time",
-                INEFFICIENCY: ", of layers without an expectation, or faster than the estimate"}  # fmt: skip
+        more = {
+            UNREACHED: f"; of the layers with an expectation, {share} of the time",
+            INEFFICIENCY: ", of layers without an expectation, or faster than the estimate",
+        }
 
     def meaning(row: Row) -> str:
         if overheads is None:

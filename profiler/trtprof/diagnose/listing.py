@@ -33,6 +33,9 @@ def _sheet(rule: Rule, config: Config) -> RuleSheet:
 
 def _threshold(name: str, config: Config) -> RuleThreshold:
     return RuleThreshold(
-        name=name.replace("_", "-"), value=getattr(config.thresholds, name), default=getattr(THRESHOLDS, name),
-        origin=config.source(name), meaning=meanings().get(name, ""),
-    )  # fmt: skip
+        name=name.replace("_", "-"),
+        value=getattr(config.thresholds, name),
+        default=getattr(THRESHOLDS, name),
+        origin=config.source(name),
+        meaning=meanings().get(name, ""),
+    )

@@ -30,13 +30,16 @@ def summarise(
     timed = any(part.ns is not None for part in parts)
     launching = [part for part in parts if part.matched.role in LAUNCHING]
     return records.PlanSummary(
-        layers=len(layers), launches=len(launching),
+        layers=len(layers),
+        launches=len(launching),
         by_kind=_shares(parts, lambda part: part.matched.layer.kind or "unknown", timed),
         by_precision=_shares(launching, lambda part: precision(part.matched, part.work), timed),
-        by_match=_shares(launching, lambda part: part.matched.match, timed), reformats=tuple(_reformats(parts, view)),
-        edges=tuple(edges), lints=judge_plan(view) if lints is None else tuple(lints),
+        by_match=_shares(launching, lambda part: part.matched.match, timed),
+        reformats=tuple(_reformats(parts, view)),
+        edges=tuple(edges),
+        lints=judge_plan(view) if lints is None else tuple(lints),
         fates=dict(sorted(Counter(fate.fate for fate in fates).items())),
-    )  # fmt: skip
+    )
 
 
 class _Part:

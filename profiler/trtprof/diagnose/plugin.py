@@ -306,12 +306,22 @@ def _candidate(view: _View, layer: LayerResult, reach: Reached, cost: Cost) -> P
     verdict, why = _judge(view, cost, recoverable, net, ladder)
     kernels = case.kernel_names(layer)
     return PluginCandidate(
-        layer=layer.name, nodes=layer.nodes,
-        kernel=kernels[0][0].kernel if kernels else case.tactics.get(layer.name, ""), measured_ns=layer.measured_ns,
-        reachable_ns=cost.reachable_ns, basis=cost.basis, recoverable_ns=recoverable, barrier=cost.parts,
-        net_ns=net.point, net_low_ns=net.low, net_high_ns=max(net.high, net.point), verdict=verdict, why=why,
-        ladder=ladder, command="" if verdict == "do not" else _writes(case, layer, cost.fused),
-    )  # fmt: skip
+        layer=layer.name,
+        nodes=layer.nodes,
+        kernel=kernels[0][0].kernel if kernels else case.tactics.get(layer.name, ""),
+        measured_ns=layer.measured_ns,
+        reachable_ns=cost.reachable_ns,
+        basis=cost.basis,
+        recoverable_ns=recoverable,
+        barrier=cost.parts,
+        net_ns=net.point,
+        net_low_ns=net.low,
+        net_high_ns=max(net.high, net.point),
+        verdict=verdict,
+        why=why,
+        ladder=ladder,
+        command="" if verdict == "do not" else _writes(case, layer, cost.fused),
+    )
 
 
 def _writes(case: Case, layer: LayerResult, fused: Fused) -> str:

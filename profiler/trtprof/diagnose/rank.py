@@ -71,11 +71,20 @@ def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str
     trust = claim.kind == "trust"
     remedy = Remedy(claim.remedy) if trust else remedy_of(case, found.code, claim.remedy, layers)
     return Finding(
-        code=found.code, title=found.title, severity=_severity(claim, case, lost), where=claim.where,
-        evidence=claim.evidence + (_scaled(case) if claim.kind != "trust" and claim.layers else ""), lost_ns=lost,
-        confidence=round(confidence, 2), try_=remedy.words, kind=claim.kind, layers=layers, brief=claim.brief,
-        command=remedy.command, tried=remedy.tried,
-    )  # fmt: skip
+        code=found.code,
+        title=found.title,
+        severity=_severity(claim, case, lost),
+        where=claim.where,
+        evidence=claim.evidence + (_scaled(case) if claim.kind != "trust" and claim.layers else ""),
+        lost_ns=lost,
+        confidence=round(confidence, 2),
+        try_=remedy.words,
+        kind=claim.kind,
+        layers=layers,
+        brief=claim.brief,
+        command=remedy.command,
+        tried=remedy.tried,
+    )
 
 
 def _scaled(case: Case) -> str:

@@ -63,9 +63,11 @@ def to_fp16(model: Path, external_data: Path, folder: Path) -> Converted:
     else:
         onnx.save(proto, str(path), save_as_external_data=True, location="fp16.weights")
     return Converted(
-        path=path, converter=f"{CONVERTER} of onnxruntime {onnxruntime.__version__}",
-        added_nodes=tuple(name for name in _node_names(proto) if name not in before), warnings=watch.warnings(),
-    )  # fmt: skip
+        path=path,
+        converter=f"{CONVERTER} of onnxruntime {onnxruntime.__version__}",
+        added_nodes=tuple(name for name in _node_names(proto) if name not in before),
+        warnings=watch.warnings(),
+    )
 
 
 def has_fp32(proto: ModelProto) -> bool:

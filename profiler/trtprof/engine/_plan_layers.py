@@ -43,9 +43,11 @@ def make_plan(
     records = _profiles([_layer(raw, index) for index, raw in enumerate(layers)])
     notes += _missing(records, layers)
     return Plan(
-        era=f"{era or _era(records, layers)}, {found_in}", layers=tuple(records),
-        bindings=tuple(_bindings(bindings, records)), notes=tuple(notes),
-    )  # fmt: skip
+        era=f"{era or _era(records, layers)}, {found_in}",
+        layers=tuple(records),
+        bindings=tuple(_bindings(bindings, records)),
+        notes=tuple(notes),
+    )
 
 
 def _layer(raw: Mapping[str, Any], index: int) -> PlanLayer:
@@ -66,15 +68,24 @@ def _layer(raw: Mapping[str, Any], index: int) -> PlanLayer:
         else:
             attributes.update(_attributes(key, value))
     return PlanLayer(
-        name=name, kind=str(raw.get("LayerType") or ""), parameter_type=str(raw.get("ParameterType") or ""),
+        name=name,
+        kind=str(raw.get("LayerType") or ""),
+        parameter_type=str(raw.get("ParameterType") or ""),
         inputs=_tensors(raw.get("Inputs") or raw.get("InputRegions")),
-        outputs=_tensors(raw.get("Outputs") or raw.get("OutputRegions")), constants=_tensors(raw.get("Constants")),
-        tactic=str(raw.get("TacticName") or ""), tactic_value=str(raw.get("TacticValue") or ""),
-        stream=_integer(raw.get("StreamId")), onnx_nodes=nodes or named.nodes,
+        outputs=_tensors(raw.get("Outputs") or raw.get("OutputRegions")),
+        constants=_tensors(raw.get("Constants")),
+        tactic=str(raw.get("TacticName") or ""),
+        tactic_value=str(raw.get("TacticValue") or ""),
+        stream=_integer(raw.get("StreamId")),
+        onnx_nodes=nodes or named.nodes,
         nodes_from="metadata" if nodes else "name" if named.nodes else "none",
-        onnx_range=named.is_range and not nodes, serves=serves, origin=str(raw.get("Origin") or ""),
-        weights=held.get("weights"), bias=held.get("bias"), attributes=attributes,
-    )  # fmt: skip
+        onnx_range=named.is_range and not nodes,
+        serves=serves,
+        origin=str(raw.get("Origin") or ""),
+        weights=held.get("weights"),
+        bias=held.get("bias"),
+        attributes=attributes,
+    )
 
 
 def _held(key: str) -> str:
@@ -100,10 +111,15 @@ def _tensor(raw: Mapping[str, Any], position: int) -> PlanTensor:
     if isinstance(own := raw.get("_vector"), tuple):
         axis, vector = own
     return PlanTensor(
-        name=str(raw.get("Name") or f"tensor {position}"), dims=dims, dtype=parse_dtype(dtype) or parsed.dtype,
-        format=form, vector_axis=axis, vector=vector if axis is not None else 1,
-        strides=_integers(raw.get("Strides")), location=str(raw.get("Location") or ""),
-    )  # fmt: skip
+        name=str(raw.get("Name") or f"tensor {position}"),
+        dims=dims,
+        dtype=parse_dtype(dtype) or parsed.dtype,
+        format=form,
+        vector_axis=axis,
+        vector=vector if axis is not None else 1,
+        strides=_integers(raw.get("Strides")),
+        location=str(raw.get("Location") or ""),
+    )
 
 
 def _first(raw: Mapping[str, Any], keys: Sequence[str]) -> str:
@@ -247,12 +263,14 @@ def _binding(raw: Mapping[str, Any]) -> PlanBinding:
     given = raw.get("ProfileInfo")
     profiles = tuple(
         PlanShapes(
-            min=_integers(one.get("MinShape")), opt=_integers(one.get("OptShape")),
-            max=_integers(one.get("MaxShape")), format=str(one.get("Format") or ""),
+            min=_integers(one.get("MinShape")),
+            opt=_integers(one.get("OptShape")),
+            max=_integers(one.get("MaxShape")),
+            format=str(one.get("Format") or ""),
         )
         for one in (given if isinstance(given, list) else ())
         if isinstance(one, dict)
-    )  # fmt: skip
+    )
     form = str(raw.get("Format") or (profiles[0].format if profiles else ""))
     return PlanBinding(
         name=str(raw.get("Name") or ""),

@@ -170,10 +170,12 @@ def _old_layer(line: str) -> dict[str, Any] | None:
         return None
     inputs, _, outputs = found["tensors"].partition("-> ")
     return {
-        "Name": found["name"], "LayerType": found["kind"], "TacticValue": found["tactic"],
+        "Name": found["name"],
+        "LayerType": found["kind"],
+        "TacticValue": found["tactic"],
         "Inputs": [_old_tensor(*match) for match in _OLD_TENSOR.findall(inputs)],
         "Outputs": [_old_tensor(*match) for match in _OLD_TENSOR.findall(outputs)],
-    }  # fmt: skip
+    }
 
 
 def _old_tensor(name: str, kind: str, dims: str, kind_before: str, dims_before: str) -> dict[str, Any]:

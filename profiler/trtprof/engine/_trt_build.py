@@ -154,9 +154,12 @@ def build(dialect: Dialect, request: Request, folder: Path, log: Log, say: Say) 
     if not log.plan:
         warned += (f"{dialect.title} printed no plan while it built",)
     result = Result(
-        versions=_versions(dialect, precision), precision=precision, build_ns=build_ns, network_layers=layers,
+        versions=_versions(dialect, precision),
+        precision=precision,
+        build_ns=build_ns,
+        network_layers=layers,
         warnings=(*warned, *log.warnings),
-    )  # fmt: skip
+    )
     if not request.inspect:
         return result
     # What is built is not to be lost where the library dies over its own engine.

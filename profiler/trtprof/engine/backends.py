@@ -32,9 +32,11 @@ def backends() -> list[BackendStatus]:
     """Every backend in the order in which ``--backend auto`` tries them."""
     lacking = _lacking()
     return [
-        _tensorrt(PRODUCTS["tensorrt"], lacking), _tensorrt(PRODUCTS["tensorrt-rtx"], lacking), _ort_cuda(lacking),
+        _tensorrt(PRODUCTS["tensorrt"], lacking),
+        _tensorrt(PRODUCTS["tensorrt-rtx"], lacking),
+        _ort_cuda(lacking),
         _ort_cpu(),
-    ]  # fmt: skip
+    ]
 
 
 def _tensorrt(product: Product, lacking: str) -> BackendStatus:

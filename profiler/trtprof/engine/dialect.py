@@ -238,10 +238,12 @@ class Dialect:
         else:
             reason = text.removeprefix("Assertion failed: ")
         return ParseFailure(
-            place=int(error.node()), node=str(error.node_name()) if named else "",
-            op=str(error.node_operator()) if named else "", reason=f"{reason} ({code}, in {error.func()})",
+            place=int(error.node()),
+            node=str(error.node_name()) if named else "",
+            op=str(error.node_operator()) if named else "",
+            reason=f"{reason} ({code}, in {error.func()})",
             no_plugin=no_plugin,
-        )  # fmt: skip
+        )
 
     def layer_information(self, engine: Any) -> str:
         """What the inspector says of all layers, as JSON text."""

@@ -145,9 +145,11 @@ def _our_own(path: Path, document: Mapping[str, Any]) -> Plan:
             fix="write it again with trtprof build --exportLayerInfo, or give the engine's own layer information",
         ) from None
     return Plan(
-        era=found.facts.era, layers=tuple(matched.layer for matched in found.layers), bindings=found.bindings,
+        era=found.facts.era,
+        layers=tuple(matched.layer for matched in found.layers),
+        bindings=found.bindings,
         notes=found.facts.notes,
-    )  # fmt: skip
+    )
 
 
 def _from_objects(path: Path, text: str) -> Plan:
@@ -234,10 +236,13 @@ def _from_text(path: Path, found: Text) -> Plan:
         return _plan(path, layers, bindings, found_in="text of one line a layer", era=era, notes=notes)
     if found.old_layers:
         return _plan(
-            path, found.old_layers, [], found_in="the 'Engine Layer Information' of a verbose log",
+            path,
+            found.old_layers,
+            [],
+            found_in="the 'Engine Layer Information' of a verbose log",
             era=era or "TensorRT of an unknown version",
             notes=[f"no attributes or weights of the layers, and all that Myelin compiles is one layer: {REBUILD}"],
-        )  # fmt: skip
+        )
     names = max((section.names for section in found.sections), key=len, default=[])
     if names:
         return plan_of_names(((name, "") for name in names), "a log: names of layers alone")

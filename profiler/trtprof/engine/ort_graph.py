@@ -26,9 +26,14 @@ def save_graph(session: SessionRequest, folder: Path) -> None:
     request = Request(session=session, folder=str(folder))
     what = f"ONNX Runtime with {Path(session.model).name}"
     child.ask(
-        "trtprof.engine.ort_graph", request, type(None), what=what, fix="leave it out", folder=folder,
+        "trtprof.engine.ort_graph",
+        request,
+        type(None),
+        what=what,
+        fix="leave it out",
+        folder=folder,
         within_s=_DEADLINE_S,
-    )  # fmt: skip
+    )
 
 
 def save(request: Request) -> None:

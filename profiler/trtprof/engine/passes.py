@@ -162,8 +162,10 @@ def _ort_transformers(source: Path) -> tuple[onnx.ModelProto, str]:
 
 
 _RUN: dict[str, Callable[[Path], tuple[Any, str]]] = {
-    "onnxslim": _onnxslim, "onnxscript-optimizer": _onnxscript_optimizer, "ort-transformers": _ort_transformers,
-}  # fmt: skip
+    "onnxslim": _onnxslim,
+    "onnxscript-optimizer": _onnxscript_optimizer,
+    "ort-transformers": _ort_transformers,
+}
 
 
 def _ops(graph: onnx.GraphProto) -> dict[str, int]:

@@ -130,10 +130,12 @@ def _table_row(path: Path, found: re.Match[str]) -> LayerTime:
     cells = found.groupdict()
     where = f"{path}, layer {cells['name']}"
     return LayerTime(
-        name=cells["name"], total_ns=_milliseconds(cells["total"], where, "time") or 0,
+        name=cells["name"],
+        total_ns=_milliseconds(cells["total"], where, "time") or 0,
         average_ns=_milliseconds(cells["average"], where, "average") or 0,
-        median_ns=_milliseconds(cells.get("median"), where, "median"), fraction=_fraction(cells["percentage"], where),
-    )  # fmt: skip
+        median_ns=_milliseconds(cells.get("median"), where, "median"),
+        fraction=_fraction(cells["percentage"], where),
+    )
 
 
 def _milliseconds(value: Any, where: str, what: str) -> int | None:
@@ -165,9 +167,12 @@ def _number(
 
 
 _SUMMARY = {
-    "latency_ns": "Latency", "compute_ns": "GPU Compute Time", "h2d_ns": "H2D Latency", "d2h_ns": "D2H Latency",
+    "latency_ns": "Latency",
+    "compute_ns": "GPU Compute Time",
+    "h2d_ns": "H2D Latency",
+    "d2h_ns": "D2H Latency",
     "enqueue_ns": "Enqueue Time",
-}  # fmt: skip
+}
 
 
 def read_times(path: Path) -> InferenceTimes:
@@ -218,18 +223,26 @@ def _summarised(path: Path, summary: Mapping[str, Any]) -> InferenceTimes:
     least, most, mean, median = known["latency_ns"][:4]
     number = _float(summary.get("Throughput", 0)) * _float(summary.get("Total Host Walltime", 0))
     latency = Latency(
-        median_ns=median, p99_ns=known["latency_ns"][-1], cv=0.0,
-        n=max(round(number), 1) if 0 <= number <= _MOST_INFERENCES else 1, mean_ns=mean, min_ns=least, max_ns=most,
-    )  # fmt: skip
+        median_ns=median,
+        p99_ns=known["latency_ns"][-1],
+        cv=0.0,
+        n=max(round(number), 1) if 0 <= number <= _MOST_INFERENCES else 1,
+        mean_ns=mean,
+        min_ns=least,
+        max_ns=most,
+    )
     return _times({name: values[3:4] for name, values in known.items()}, latency)
 
 
 def _times(columns: Mapping[str, Sequence[int]], summary: Latency | None = None) -> InferenceTimes:
     return InferenceTimes(
-        latency_ns=tuple(columns["latency_ns"]), compute_ns=tuple(columns["compute_ns"]),
-        enqueue_ns=tuple(columns["enqueue_ns"]), h2d_ns=tuple(columns["h2d_ns"]), d2h_ns=tuple(columns["d2h_ns"]),
+        latency_ns=tuple(columns["latency_ns"]),
+        compute_ns=tuple(columns["compute_ns"]),
+        enqueue_ns=tuple(columns["enqueue_ns"]),
+        h2d_ns=tuple(columns["h2d_ns"]),
+        d2h_ns=tuple(columns["d2h_ns"]),
         summary=summary,
-    )  # fmt: skip
+    )
 
 
 def _float(value: Any) -> float:
@@ -243,12 +256,14 @@ def profile_json(profile: LayerTimes) -> str:
     """A profile as ``trtexec --exportProfile`` writes it; `read_profile` reads it back."""
     rows = [
         {
-            "name": layer.name, "timeMs": layer.total_ns / _NS_PER_MS, "averageMs": layer.average_ns / _NS_PER_MS,
+            "name": layer.name,
+            "timeMs": layer.total_ns / _NS_PER_MS,
+            "averageMs": layer.average_ns / _NS_PER_MS,
             "medianMs": (layer.average_ns if layer.median_ns is None else layer.median_ns) / _NS_PER_MS,
             "percentage": layer.fraction * 100,
         }
         for layer in profile.layers
-    ]  # fmt: skip
+    ]
     return _lines([{"count": profile.iterations}, *rows])
 
 

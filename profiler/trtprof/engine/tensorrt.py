@@ -42,9 +42,18 @@ from trtprof.runtime import child
 from trtprof.runtime.tensorrt_module import Product, installed_version, is_python, parse_version, product_of
 
 __all__ = [
-    "BuildOptions", "BuiltEngine", "Precision", "ShapeRange", "build", "check_plan", "engine_backend",
-    "kept_layer_info", "load_engine", "precision_way", "trtexec_command",
-]  # fmt: skip
+    "BuildOptions",
+    "BuiltEngine",
+    "Precision",
+    "ShapeRange",
+    "build",
+    "check_plan",
+    "engine_backend",
+    "kept_layer_info",
+    "load_engine",
+    "precision_way",
+    "trtexec_command",
+]
 
 
 _KEPT_VERSION = 1  # Raised when a kept engine holds something else, so that older ones are built anew
@@ -101,9 +110,13 @@ def build(
             say(f"engine kept from an earlier build: {held.plan} (--rebuild builds it again)")
             return held
     request = Request(
-        folder="", scratch="", options=options, model=str(model.absolute()),
-        external_data=str(external_data.absolute()) if external_data else "", inspect=has_driver(),
-    )  # fmt: skip
+        folder="",
+        scratch="",
+        options=options,
+        model=str(model.absolute()),
+        external_data=str(external_data.absolute()) if external_data else "",
+        inspect=has_driver(),
+    )
     with _folder_beside(shelf) as (made, scratch):
         asked = msgspec.structs.replace(request, folder=str(made), scratch=str(scratch))
         _run_child(asked, product, scratch, say, deadline_s)
@@ -267,9 +280,12 @@ def trtexec_command(model: Path, options: BuildOptions, *, engine: str = "model.
 
 
 _FLAGS = {
-    "builder_optimization_level": "--builderOptimizationLevel={}", "max_aux_streams": "--maxAuxStreams={}",
-    "tactic_sources": "--tacticSources={}", "build_route": "--setBuildRoute={}", "timing_cache": "--timingCacheFile={}",
-}  # fmt: skip
+    "builder_optimization_level": "--builderOptimizationLevel={}",
+    "max_aux_streams": "--maxAuxStreams={}",
+    "tactic_sources": "--tacticSources={}",
+    "build_route": "--setBuildRoute={}",
+    "timing_cache": "--timingCacheFile={}",
+}
 """Flags of trtexec by the option whose value they take; None and empty leave it to the library."""
 _CONVERT = (
     "import onnx; from onnxruntime.transformers import float16; "
@@ -311,9 +327,15 @@ def _run_child(
 
     try:
         return child.ask(
-            "trtprof.engine._trt_build", request, Result, what=product.title, folder=scratch, log=log, say=heard,
+            "trtprof.engine._trt_build",
+            request,
+            Result,
+            what=product.title,
+            folder=scratch,
+            log=log,
+            say=heard,
             within_s=deadline_s,
-        )  # fmt: skip
+        )
     except child.DiedError as died:
         if died.code is None:
             raise BuildError(

@@ -69,10 +69,14 @@ def plan_edges(
             times = min([runs[at] for at in (maker, *readers)]) if looped else 1
             expected, reason = fusions.judge(maker, readers, joined, kind, len(value.writers))
             edge = PlanEdge(
-                tensor=value.tensor, maker=layers[maker].layer.name,
-                readers=tuple([layers[at].layer.name for at in readers]), kind=kind, expected=expected, reason=reason,
+                tensor=value.tensor,
+                maker=layers[maker].layer.name,
+                readers=tuple([layers[at].layer.name for at in readers]),
+                kind=kind,
+                expected=expected,
+                reason=reason,
                 bytes=(size + sum(read.values())) * times,
-            )  # fmt: skip
+            )
             written = 0 if value.given_out or len(joined) < len(readers) else size
             found.append(Edge(edge, maker, readers, joined, written, tuple([read[at] for at in joined]), times))
     return tuple(found)

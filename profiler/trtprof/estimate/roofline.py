@@ -142,11 +142,15 @@ def estimate(work: Work, traffic: Traffic, ceilings: Ceilings, *, out_of_place: 
     roofline_ns = math.ceil(max(time for name, time in terms.items() if name != "launch"))
     bound, runner_up = sorted(terms, key=lambda name: -terms[name])[:2]
     return Estimate(
-        ideal_ns=math.ceil(ideal), attainable_ns=max(roofline_ns, math.ceil(ceilings.launch_ns)),
-        roofline_ns=roofline_ns, bound=cast("Bound", bound),
+        ideal_ns=math.ceil(ideal),
+        attainable_ns=max(roofline_ns, math.ceil(ceilings.launch_ns)),
+        roofline_ns=roofline_ns,
+        bound=cast("Bound", bound),
         runner_up=cast("Bound", runner_up) if terms[runner_up] else "none",
-        terms={name: math.ceil(time) for name, time in terms.items()}, dram_bytes=dram_bytes, cache_bytes=cache_bytes,
-    )  # fmt: skip
+        terms={name: math.ceil(time) for name, time in terms.items()},
+        dram_bytes=dram_bytes,
+        cache_bytes=cache_bytes,
+    )
 
 
 def certain(work: Work) -> Work:

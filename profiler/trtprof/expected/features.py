@@ -57,11 +57,16 @@ def device_of(spec: GpuSpec, ceilings: Ceilings) -> Device:
     """The device of a datasheet, with the ceilings that it is set against."""
     roof = ceilings.attainable
     return Device(
-        sms=spec.sms.value, mhz=spec.boost_mhz.value, dram=roof.dram_bytes_per_s,
-        l2=max(roof.cache_bytes_per_s, roof.dram_bytes_per_s), l2_bytes=float(ceilings.cache_bytes),
-        capability=float(spec.compute_capability), watts=spec.tdp_w.value, launch_ns=ceilings.launch_ns,
+        sms=spec.sms.value,
+        mhz=spec.boost_mhz.value,
+        dram=roof.dram_bytes_per_s,
+        l2=max(roof.cache_bytes_per_s, roof.dram_bytes_per_s),
+        l2_bytes=float(ceilings.cache_bytes),
+        capability=float(spec.compute_capability),
+        watts=spec.tdp_w.value,
+        launch_ns=ceilings.launch_ns,
         ceilings=ceilings,
-    )  # fmt: skip
+    )
 
 
 class Rows(NamedTuple):

@@ -101,9 +101,11 @@ def measure(request: MeasureRequest, progress: Progress = unheard) -> Measured:
             return bench.net_ns(by_name[task])
 
         readings = _fit.race(
-            list(by_name), timed, lambda: deadline - time.monotonic(),
+            list(by_name),
+            timed,
+            lambda: deadline - time.monotonic(),
             longest_ns=QUICK_LONGEST_NS if request.quick else _fit.LONGEST_NS,
-        )  # fmt: skip
+        )
         if request.quick:
             # Apart in time from the first, so that no single slow moment decides.
             floors = bench.floors(with_profiler=request.with_profiler, repeats=1)
@@ -117,10 +119,14 @@ def measure(request: MeasureRequest, progress: Progress = unheard) -> Measured:
     if busy_before is not None and busy_after is not None:
         others = max(busy_after - busy_before - own, 0.0) / seconds
     return Measured(
-        threads=request.threads, runtime=str(onnxruntime.__version__), readings={**readings, **floors},
-        working_set=max(beyond), seconds=seconds, others_cpus=others,
+        threads=request.threads,
+        runtime=str(onnxruntime.__version__),
+        readings={**readings, **floors},
+        working_set=max(beyond),
+        seconds=seconds,
+        others_cpus=others,
         clocks_mhz=_known(before=clock_before, during=bench.clock(), after=clock_mhz()),
-    )  # fmt: skip
+    )
 
 
 def _known(**clocks: float | None) -> dict[str, float]:

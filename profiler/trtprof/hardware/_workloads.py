@@ -68,8 +68,11 @@ class Workload(NamedTuple):
 
 
 DTYPE_OF: dict[int, str] = {
-    TensorProto.FLOAT: "fp32", TensorProto.DOUBLE: "fp64", TensorProto.FLOAT16: "fp16", TensorProto.BFLOAT16: "bf16",
-}  # fmt: skip
+    TensorProto.FLOAT: "fp32",
+    TensorProto.DOUBLE: "fp64",
+    TensorProto.FLOAT16: "fp16",
+    TensorProto.BFLOAT16: "bf16",
+}
 
 
 # --- compute --------------------------------------------------------------------------------
@@ -198,9 +201,11 @@ def vector_workloads(sizes: Sequence[int]) -> list[Workload]:
 
 _VECTOR = (
     ("vector fp32", "QuantizeLinear", 5, 5, TensorProto.FLOAT),
-    ("vector fp32", "HardSigmoid", 4, 8, TensorProto.FLOAT), ("vector fp64", "Neg", 1, 16, TensorProto.DOUBLE),
-    ("vector fp64", "Add", 1, 24, TensorProto.DOUBLE), ("vector int8", "QLinearAdd", 12, 3, TensorProto.UINT8),
-)  # fmt: skip
+    ("vector fp32", "HardSigmoid", 4, 8, TensorProto.FLOAT),
+    ("vector fp64", "Neg", 1, 16, TensorProto.DOUBLE),
+    ("vector fp64", "Add", 1, 24, TensorProto.DOUBLE),
+    ("vector int8", "QLinearAdd", 12, 3, TensorProto.UINT8),
+)
 """Ceiling, op, FLOP and bytes moved per element, type of the input."""
 
 
@@ -221,14 +226,29 @@ def special_workloads(sizes: Sequence[int]) -> list[Workload]:
 
 
 _SPECIAL = (
-    ("exp", "Exp", 0.0, True), ("exp", "Sigmoid", 0.0, True), ("exp", "Softmax", 0.0, False),
-    ("exp", "QLinearSigmoid", None, False), ("tanh", "Tanh", 0.0, True), ("tanh", "FastGelu", 0.0, False),
-    ("erf", "Erf", 0.0, True), ("erf", "Gelu", 0.0, False), ("sqrt", "Sqrt", 1.0, True), ("pow", "Pow", 1.0, True),
-    ("log", "Log", 1.0, False), ("sin", "Sin", 0.0, True), ("cos", "Cos", 0.0, True), ("tan", "Tan", 0.0, True),
-    ("asin", "Asin", 0.0, True), ("acos", "Acos", 1.0, False), ("atan", "Atan", 0.0, True),
-    ("sinh", "Sinh", 0.0, True), ("cosh", "Cosh", 0.0, False), ("asinh", "Asinh", 0.0, True),
-    ("acosh", "Acosh", 1.0, False), ("atanh", "Atanh", 0.0, True),
-)  # fmt: skip
+    ("exp", "Exp", 0.0, True),
+    ("exp", "Sigmoid", 0.0, True),
+    ("exp", "Softmax", 0.0, False),
+    ("exp", "QLinearSigmoid", None, False),
+    ("tanh", "Tanh", 0.0, True),
+    ("tanh", "FastGelu", 0.0, False),
+    ("erf", "Erf", 0.0, True),
+    ("erf", "Gelu", 0.0, False),
+    ("sqrt", "Sqrt", 1.0, True),
+    ("pow", "Pow", 1.0, True),
+    ("log", "Log", 1.0, False),
+    ("sin", "Sin", 0.0, True),
+    ("cos", "Cos", 0.0, True),
+    ("tan", "Tan", 0.0, True),
+    ("asin", "Asin", 0.0, True),
+    ("acos", "Acos", 1.0, False),
+    ("atan", "Atan", 0.0, True),
+    ("sinh", "Sinh", 0.0, True),
+    ("cosh", "Cosh", 0.0, False),
+    ("asinh", "Asinh", 0.0, True),
+    ("acosh", "Acosh", 1.0, False),
+    ("atanh", "Atanh", 0.0, True),
+)
 """Function, op, value of the input, and whether it may run in place, where that value stays as good."""
 
 _VECTORIZED = frozenset({"exp", "tanh", "erf", "sqrt", "pow"})  # Fast enough for the size to matter
@@ -310,14 +330,15 @@ _GRAPHS = {
     # Of its input only the shape is used; the single one lies at the end of the first row.
     "EyeLike": "(float[{r},1024] x) => (float[{r},1024] y) {{ y = EyeLike<k = 1023>(x) }}",
     "QuantizeLinear": "(float[{r},1024] x) => (uint8[{r},1024] y) " + _CONSTANTS + " {{ y = QuantizeLinear(x, s, z) }}",
-    "QLinearAdd": "(uint8[{r},1024] x, uint8[{r},1024] x2) => (uint8[{r},1024] y) " + _CONSTANTS
+    "QLinearAdd": "(uint8[{r},1024] x, uint8[{r},1024] x2) => (uint8[{r},1024] y) "
+    + _CONSTANTS
     + " {{ y = com.microsoft.QLinearAdd(x, s, z, x2, s, z, s, z) }}",
     "QLinearSigmoid": "(uint8[{r},1024] x) => (uint8[{r},1024] y) <float s = {{0.05}}, uint8 z = {{128}}, "
     "float s2 = {{0.00390625}}, uint8 z2 = {{0}}> {{ y = com.microsoft.QLinearSigmoid(x, s, z, s2, z2) }}",
     "Pow": "(float[{r},1024] x) => (float[{r},1024] y) <float two = {{2.0}}> {{ y = Pow(x, two) }}",
     "FastGelu": "(float[{r},1024] x) => (float[{r},1024] y) {{ y = com.microsoft.FastGelu(x) }}",
     "Gelu": "(float[{r},1024] x) => (float[{r},1024] y) {{ y = com.microsoft.Gelu(x) }}",
-}  # fmt: skip
+}
 """Graphs of one node in ONNX' text form: ``r`` rows of `COLUMNS`, ``t`` the type of the input."""
 _UNARY = "({t}[{r},1024] x) => ({t}[{r},1024] y) {{ y = {op}(x) }}"
 _TYPES: dict[int, str] = {TensorProto.FLOAT: "float", TensorProto.DOUBLE: "double", TensorProto.UINT8: "uint8"}
@@ -341,9 +362,14 @@ def _pool(load: Workload) -> Graph:
 
 
 _BUILDERS = {
-    "matmul": _matmul, "conv": _conv_graph, "matmul_integer": _matmul_integer, "qlinear_matmul": _qlinear_matmul,
-    "qlinear_conv": _qlinear_conv, "MaxPool": _pool, "AveragePool": _pool,
-}  # fmt: skip
+    "matmul": _matmul,
+    "conv": _conv_graph,
+    "matmul_integer": _matmul_integer,
+    "qlinear_matmul": _qlinear_matmul,
+    "qlinear_conv": _qlinear_conv,
+    "MaxPool": _pool,
+    "AveragePool": _pool,
+}
 
 
 # --- graphs ---------------------------------------------------------------------------------

@@ -93,9 +93,13 @@ def calibrate(
     for at, count in enumerate(counts, start=1):
         cache = _reachable_cache(device, count)
         request = MeasureRequest(
-            threads=count, seconds=seconds, cache_bytes=cache, memory_bytes=device.memory_bytes,
-            with_profiler=count == threads, quick=quick,
-        )  # fmt: skip
+            threads=count,
+            seconds=seconds,
+            cache_bytes=cache,
+            memory_bytes=device.memory_bytes,
+            with_profiler=count == threads,
+            quick=quick,
+        )
         which = f" ({at} of {len(counts)})" if len(counts) > 1 else ""
         later = each * (len(counts) - at) + FLOOR_SECONDS * (threads in counts[at:])
         result = measure(request) if measure else measure_in_child(request, _behind(say, count, which, later))
@@ -137,17 +141,27 @@ def merge(
         if winners[key] != threads:
             measurements[f"best {key}"] = calibration.measurement(key, best[key], winners[key])
     return Ceilings(
-        device=device.name, source=_source(device, threads, measured, winners, now, quick=quick),
-        measured_at=now.isoformat(timespec="seconds"), best=_roof(best), attainable=_roof(own.readings),
-        cache_bytes=_reachable_cache(device, threads), threads=threads,
+        device=device.name,
+        source=_source(device, threads, measured, winners, now, quick=quick),
+        measured_at=now.isoformat(timespec="seconds"),
+        best=_roof(best),
+        attainable=_roof(own.readings),
+        cache_bytes=_reachable_cache(device, threads),
+        threads=threads,
         fp32_flops_by_threads={str(count): measured[count].readings["tensor fp32"].value for count in sorted(measured)},
-        launch_ns=own.readings["launch"].value, call_ns=own.readings["call"].value,
-        profiler_ns=own.readings["profiler"].value, profiler_tensor_ns=own.readings["profiler tensor"].value,
-        profiler_gap_ns=own.readings["profiler gap"].value, probe_ns=own.readings["probe"].value,
-        measurements=measurements, clocks_mhz=_clocks(list(measured.values())), extent="quick" if quick else "full",
-        band=QUICK_BAND if quick else 0, cpus=_usable(device),
+        launch_ns=own.readings["launch"].value,
+        call_ns=own.readings["call"].value,
+        profiler_ns=own.readings["profiler"].value,
+        profiler_tensor_ns=own.readings["profiler tensor"].value,
+        profiler_gap_ns=own.readings["profiler gap"].value,
+        probe_ns=own.readings["probe"].value,
+        measurements=measurements,
+        clocks_mhz=_clocks(list(measured.values())),
+        extent="quick" if quick else "full",
+        band=QUICK_BAND if quick else 0,
+        cpus=_usable(device),
         others_cpus=max((m.others_cpus for m in measured.values() if m.others_cpus is not None), default=None),
-    )  # fmt: skip
+    )
 
 
 def _behind(say: Progress, count: int, which: str, later_s: float) -> Progress:
@@ -163,10 +177,14 @@ def _behind(say: Progress, count: int, which: str, later_s: float) -> Progress:
 def measure_in_child(request: MeasureRequest, progress: Progress = unheard) -> Measured:
     """Measure one thread count in a fresh Python process; ``progress`` is told what it does."""
     return child.ask(
-        "trtprof.hardware._measure", request, Measured, what=f"the calibration with {_threads(request.threads)}",
-        fix="try fewer threads, or report this with the output of `trtprof doctor`", within_s=TIMEOUT_SECONDS,
+        "trtprof.hardware._measure",
+        request,
+        Measured,
+        what=f"the calibration with {_threads(request.threads)}",
+        fix="try fewer threads, or report this with the output of `trtprof doctor`",
+        within_s=TIMEOUT_SECONDS,
         say=progress,
-    )  # fmt: skip
+    )
 
 
 def _disturbed(result: Measured, device: Device) -> bool:

@@ -59,9 +59,13 @@ def measurement(key: str, reading: Reading, threads: int = 0) -> Measurement:
     # One repeat has no spread, which is not the same as none.
     spread = reading.spread if reading.repeats > 1 else None
     return Measurement(
-        value=reading.value, unit=unit_of(key), what=reading.what, repeats=reading.repeats, spread=spread,
+        value=reading.value,
+        unit=unit_of(key),
+        what=reading.what,
+        repeats=reading.repeats,
+        spread=spread,
         threads=threads,
-    )  # fmt: skip
+    )
 
 
 def is_loose(reading: Reading) -> bool:

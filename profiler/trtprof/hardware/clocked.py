@@ -91,9 +91,11 @@ def at_clock(
         return ceilings, notes
     best = _raised(ceilings, cores, tensor, dram)
     scaled = msgspec.structs.replace(
-        ceilings, source=f"{ceilings.source.removesuffix('.')}; scaled to the clocks of the run", best=best,
+        ceilings,
+        source=f"{ceilings.source.removesuffix('.')}; scaled to the clocks of the run",
+        best=best,
         attainable=_scaled(ceilings.attainable, best, cores, tensor, dram),
-    )  # fmt: skip
+    )
     return scaled, notes
 
 

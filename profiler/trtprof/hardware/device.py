@@ -82,9 +82,14 @@ def host_cpu(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -> De
     detail["governor"] = _read(cpu_root / f"cpu{first}/cpufreq/scaling_governor") or "unknown"
     detail["hypervisor"] = _hypervisor(root, flags)
     return Device(
-        name=_cpu_name(root, info), kind="cpu", cores=cores, memory_bytes=memory, cache_bytes=cache,
-        clock_mhz=clocks[0].current or None if clocks else None, detail=detail,
-    )  # fmt: skip
+        name=_cpu_name(root, info),
+        kind="cpu",
+        cores=cores,
+        memory_bytes=memory,
+        cache_bytes=cache,
+        clock_mhz=clocks[0].current or None if clocks else None,
+        detail=detail,
+    )
 
 
 def available_memory(root: Path = Path("/")) -> int:

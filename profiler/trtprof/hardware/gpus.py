@@ -29,8 +29,10 @@ ENTRY_POINT_GROUP = "trtprof.gpus"
 """Entry points of it name a package whose folder holds TOML files, or a function that returns their paths."""
 
 SHORT_DTYPES: dict[str, tuple[str, ...]] = {
-    "fp8": ("fp8e4m3fn", "fp8e5m2"), "fp4": ("fp4e2m1",), "int8": ("int8", "uint8"),
-}  # fmt: skip
+    "fp8": ("fp8e4m3fn", "fp8e5m2"),
+    "fp4": ("fp4e2m1",),
+    "int8": ("int8", "uint8"),
+}
 """What a datasheet means by a dtype for which `units.DTYPE_BITS` has several names."""
 
 OVERRIDES = ("dram", "l2", "launch")  # What `ceilings` takes in ``overrides`` beside a dtype
@@ -219,10 +221,17 @@ def ceilings(
     attainable = _replaced(_roof(spec, scale, tf32, accumulate), changed)
     best = _raised(_roof(spec, scale, tf32, "fastest"), attainable, changed)
     return Ceilings(
-        device=spec.name, source=_in_words(spec, tf32, accumulate, clock_mhz, overrides or {}), measured_at="",
-        origin="datasheet", best=best, attainable=attainable, cache_bytes=int(spec.l2_bytes.value), threads=0,
-        launch_ns=changed.get("launch", spec.launch_ns.value / 1e9) * 1e9, call_ns=0.0,
-    )  # fmt: skip
+        device=spec.name,
+        source=_in_words(spec, tf32, accumulate, clock_mhz, overrides or {}),
+        measured_at="",
+        origin="datasheet",
+        best=best,
+        attainable=attainable,
+        cache_bytes=int(spec.l2_bytes.value),
+        threads=0,
+        launch_ns=changed.get("launch", spec.launch_ns.value / 1e9) * 1e9,
+        call_ns=0.0,
+    )
 
 
 def ridge_points(roof: Roof) -> dict[str, float]:
@@ -309,8 +318,12 @@ class _Reader(NamedTuple):
             for dtype, by in file.tensor_tflops.items()
         }
         return GpuSpec(
-            slug=self.path.stem, name=file.name, nvml_names=file.nvml, architecture=file.architecture,
-            compute_capability=file.compute_capability, product_class=file.product_class,
+            slug=self.path.stem,
+            name=file.name,
+            nvml_names=file.nvml,
+            architecture=file.architecture,
+            compute_capability=file.compute_capability,
+            product_class=file.product_class,
             sms=self.figure("figures.sms", figures.sms),
             boost_mhz=self.figure("figures.boost_mhz", figures.boost_mhz),
             tensor_mhz=self.figure("figures.tensor_mhz", figures.tensor_mhz),
@@ -318,10 +331,13 @@ class _Reader(NamedTuple):
             dram_bytes_per_s=self.figure("figures.bandwidth_gbs", figures.bandwidth_gbs, 1e9),
             l2_bytes=self.figure("figures.l2_mib", figures.l2_mib, 1 << 20),
             l2_bytes_per_s=self.figure("figures.l2_bandwidth_gbs", figures.l2_bandwidth_gbs, 1e9),
-            tdp_w=self.figure("figures.tdp_w", figures.tdp_w), vector_flops_per_s=vector,
-            tensor_flops_per_s=_expanded(tensor), launch_ns=self.figure("figures.launch_us", figures.launch_us, 1e3),
-            note=file.note, origin=self.path.name if self.path.parent == _SPECS else str(self.path),
-        )  # fmt: skip
+            tdp_w=self.figure("figures.tdp_w", figures.tdp_w),
+            vector_flops_per_s=vector,
+            tensor_flops_per_s=_expanded(tensor),
+            launch_ns=self.figure("figures.launch_us", figures.launch_us, 1e3),
+            note=file.note,
+            origin=self.path.name if self.path.parent == _SPECS else str(self.path),
+        )
 
     def check_dtypes(self) -> None:
         file, tensor = self.file, self.file.tensor_tflops
@@ -355,10 +371,13 @@ def _roof(spec: GpuSpec, scale: float, tf32: bool, accumulate: str) -> Roof:
     clock = spec.sms.value * spec.boost_mhz.value * 1e6 * scale
     special = throughput.special_results(spec.compute_capability) if throughput.known(spec.compute_capability) else {}
     return Roof(
-        tensor_flops_per_s=tensor, fp32_accumulate_flops_per_s=slower, vector_flops_per_s=vector,
+        tensor_flops_per_s=tensor,
+        fp32_accumulate_flops_per_s=slower,
+        vector_flops_per_s=vector,
         special_per_s={function: rate * clock for function, rate in special.items()},
-        dram_bytes_per_s=spec.dram_bytes_per_s.value, cache_bytes_per_s=spec.l2_bytes_per_s.value * scale,
-    )  # fmt: skip
+        dram_bytes_per_s=spec.dram_bytes_per_s.value,
+        cache_bytes_per_s=spec.l2_bytes_per_s.value * scale,
+    )
 
 
 def _overrides(asked: Mapping[str, float]) -> dict[str, float]:

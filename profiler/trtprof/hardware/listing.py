@@ -29,18 +29,22 @@ def known(filters: Filters) -> GpuListing:
     specs.sort(key=_order)
     found, note = nvml.gpus()
     return GpuListing(
-        schema_version=SCHEMA_VERSION, live=tuple(map(_live, found)), live_note=note,
+        schema_version=SCHEMA_VERSION,
+        live=tuple(map(_live, found)),
+        live_note=note,
         gpus=tuple(sheet(spec) for spec in specs),
-    )  # fmt: skip
+    )
 
 
 def named(names: Sequence[str]) -> GpuListing:
     """The datasheets of these names or TOML paths, in that order; the first is what the others are compared with."""
     specs = list({spec.slug: spec for spec in map(gpus.find, names)}.values())
     return GpuListing(
-        schema_version=SCHEMA_VERSION, live=(), live_note="",
+        schema_version=SCHEMA_VERSION,
+        live=(),
+        live_note="",
         gpus=tuple(sheet(spec, specs[0] if len(specs) > 1 else None) for spec in specs),
-    )  # fmt: skip
+    )
 
 
 def sheet(spec: GpuSpec, first: GpuSpec | None = None) -> GpuSheet:

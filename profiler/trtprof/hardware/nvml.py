@@ -67,9 +67,14 @@ def as_device(gpu: LiveGpu) -> Device:
     skipped = {"name", "sms", "memory_bytes", "l2_bytes", "sm_clock_mhz"}
     detail = {key: _words(value) for key, value in fields.items() if key not in skipped and value not in (None, "")}
     return Device(
-        name=gpu.name, kind="gpu", cores=gpu.sms or 0, memory_bytes=gpu.memory_bytes or 0,
-        cache_bytes=gpu.l2_bytes or 0, clock_mhz=gpu.sm_clock_mhz, detail=detail,
-    )  # fmt: skip
+        name=gpu.name,
+        kind="gpu",
+        cores=gpu.sms or 0,
+        memory_bytes=gpu.memory_bytes or 0,
+        cache_bytes=gpu.l2_bytes or 0,
+        clock_mhz=gpu.sm_clock_mhz,
+        detail=detail,
+    )
 
 
 def dram_bytes_per_s(clock_mhz: float, bus_bits: int) -> float:
@@ -149,8 +154,11 @@ def _misfit(gpu: LiveGpu, spec: GpuSpec) -> str:
 
 def _agreement(gpu: LiveGpu, spec: GpuSpec) -> str:
     checked = {
-        "SMs": gpu.sms, "clock": gpu.max_sm_clock_mhz, "memory": gpu.memory_bytes, "bandwidth": gpu.dram_bytes_per_s,
-    }  # fmt: skip
+        "SMs": gpu.sms,
+        "clock": gpu.max_sm_clock_mhz,
+        "memory": gpu.memory_bytes,
+        "bandwidth": gpu.dram_bytes_per_s,
+    }
     agree = [name for name, value in checked.items() if value]
     unknown = [name for name, value in checked.items() if not value]
     words = "the driver's name" + (f"; {', '.join(agree)} agree" if agree else "")
@@ -200,11 +208,16 @@ def _derived(gpu: LiveGpu, like: list[GpuSpec], reason: str) -> tuple[GpuSpec, s
     taken = [name for name, (here, _) in given.items() if not here]
     value = {name: float(here or there or 0) for name, (here, there) in given.items()}
     spec = datasheets.derive(
-        name=_plain(gpu.name), cc=capability,
+        name=_plain(gpu.name),
+        cc=capability,
         product_class=near.product_class if near and gpu.slice is not None else product_class(gpu.name),
-        sms=int(value["SMs"]), boost_mhz=value["boost clock"], memory_bytes=int(value["memory"]),
-        dram_bytes_per_s=value["bandwidth"], l2_bytes=int(value["L2"]), tdp_w=value["power"],
-    )  # fmt: skip
+        sms=int(value["SMs"]),
+        boost_mhz=value["boost clock"],
+        memory_bytes=int(value["memory"]),
+        dram_bytes_per_s=value["bandwidth"],
+        l2_bytes=int(value["L2"]),
+        tdp_w=value["power"],
+    )
     if taken and near:
         part = f" ({share:g} of its memory system)" if share != 1 else ""
         reason += f"; {', '.join(taken)} as in {near.slug}{part}"
@@ -293,11 +306,17 @@ def _slices(
         memory = nvml_session.ask(nvml, "nvmlDeviceGetMemoryInfo", part)
         name = _text(nvml_session.ask(nvml, "nvmlDeviceGetName", part))
         yield msgspec.structs.replace(
-            board, slice=number, uuid=uuid, name=name if " MIG " in name else f"{board.name} MIG {number}",
+            board,
+            slice=number,
+            uuid=uuid,
+            name=name if " MIG " in name else f"{board.name} MIG {number}",
             sms=shape.multiprocessorCount if shape else cuda.sms if cuda else None,
-            memory_bytes=memory.total if memory else None, memory_free_bytes=memory.free if memory else None,
-            l2_bytes=cuda.l2_bytes if cuda else None, bus_bits=None, dram_bytes_per_s=None,
-        )  # fmt: skip
+            memory_bytes=memory.total if memory else None,
+            memory_free_bytes=memory.free if memory else None,
+            l2_bytes=cuda.l2_bytes if cuda else None,
+            bus_bits=None,
+            dram_bytes_per_s=None,
+        )
 
 
 def _enabled(mode: int | list[int] | None) -> bool | None:

@@ -99,10 +99,20 @@ _SPECIAL_FASTER = {"10.3": {"ex2": 32}}
 Ultra; quoted at https://verda.com/blog/gb300-nvl72-architecture)."""
 
 _SPECIAL_STEPS: dict[str, tuple[str, ...]] = {
-    "exp": ("ex2",), "log": ("lg2",), "sqrt": ("rsqrt",), "sin": ("sin",), "cos": ("cos",),
-    "tan": ("sin", "cos", "rcp"), "pow": ("lg2", "ex2"), "tanh": ("tanh",), "sinh": ("ex2", "rcp"),
-    "cosh": ("ex2", "rcp"), "asinh": ("rsqrt", "lg2"), "acosh": ("rsqrt", "lg2"), "atanh": ("rcp", "lg2"),
-}  # fmt: skip
+    "exp": ("ex2",),
+    "log": ("lg2",),
+    "sqrt": ("rsqrt",),
+    "sin": ("sin",),
+    "cos": ("cos",),
+    "tan": ("sin", "cos", "rcp"),
+    "pow": ("lg2", "ex2"),
+    "tanh": ("tanh",),
+    "sinh": ("ex2", "rcp"),
+    "cosh": ("ex2", "rcp"),
+    "asinh": ("rsqrt", "lg2"),
+    "acosh": ("rsqrt", "lg2"),
+    "atanh": ("rcp", "lg2"),
+}
 """Which approximate instructions of the special-function unit the shortest way to a function takes: PTX ISA,
 ``{ex2,lg2,sin,cos,rcp,rsqrt,tanh}.approx``; CUDA guide, "Intrinsic functions", for pow, tan and the like. More precise
 ways take more. erf, asin, acos and atan have no such way: CUDA takes a polynomial, and the unit for some arguments

@@ -17,11 +17,57 @@ _BUILTIN = {
 _BUILTIN_D = {"Dh": "half", "DF": "_Float", "Dn": "nullptr_t", "Di": "char32_t", "Ds": "char16_t", "Du": "char8_t"}
 _STD = {"St": (), "Sa": ("allocator",), "Sb": ("basic_string",), "Ss": ("string",), "Si": ("istream",),
         "So": ("ostream",), "Sd": ("iostream",)}  # fmt: skip
-_OPERATORS = frozenset((
-    "nw", "na", "dl", "da", "ps", "ng", "ad", "de", "co", "pl", "mi", "ml", "dv", "rm", "an", "or", "eo", "aS",
-    "pL", "mI", "mL", "dV", "rM", "aN", "oR", "eO", "ls", "rs", "lS", "rS", "eq", "ne", "lt", "gt", "le", "ge",
-    "nt", "aa", "oo", "pp", "mm", "cm", "pm", "pt", "cl", "ix", "qu",
-))  # fmt: skip
+_OPERATORS = frozenset(
+    (
+        "nw",
+        "na",
+        "dl",
+        "da",
+        "ps",
+        "ng",
+        "ad",
+        "de",
+        "co",
+        "pl",
+        "mi",
+        "ml",
+        "dv",
+        "rm",
+        "an",
+        "or",
+        "eo",
+        "aS",
+        "pL",
+        "mI",
+        "mL",
+        "dV",
+        "rM",
+        "aN",
+        "oR",
+        "eO",
+        "ls",
+        "rs",
+        "lS",
+        "rS",
+        "eq",
+        "ne",
+        "lt",
+        "gt",
+        "le",
+        "ge",
+        "nt",
+        "aa",
+        "oo",
+        "pp",
+        "mm",
+        "cm",
+        "pm",
+        "pt",
+        "cl",
+        "ix",
+        "qu",
+    )
+)
 _MAX_STEPS = 20_000
 
 

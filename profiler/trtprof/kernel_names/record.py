@@ -53,8 +53,10 @@ class KernelName:
             for field in fields.split()
         }
         return known | {
-            "alignment": dict(self.alignment) or None, "ops": list(self.ops), "evidence": self.evidence or None
-        }  # fmt: skip
+            "alignment": dict(self.alignment) or None,
+            "ops": list(self.ops),
+            "evidence": self.evidence or None,
+        }
 
 
 Fields = dict[str, Any]  # Fields of `KernelName` that a family has read, without ``name``
@@ -73,9 +75,23 @@ ARCH_WORDS = {
 FIRST_TENSOR_CORES = 70  # Volta brought tensor cores: code for earlier SMs has no instruction for them
 
 _SHAPES = (
-    "8x8x4", "16x8x4", "16x8x8", "16x8x16", "16x8x32", "16x8x64", "16x8x128", "16x8x256", "8x8x16", "8x8x32",
-    "8x8x128", "16x16x4", "16x16x8", "16x16x16", "32x8x16", "8x32x16",
-)  # fmt: skip
+    "8x8x4",
+    "16x8x4",
+    "16x8x8",
+    "16x8x16",
+    "16x8x32",
+    "16x8x64",
+    "16x8x128",
+    "16x8x256",
+    "8x8x16",
+    "8x8x32",
+    "8x8x128",
+    "16x16x4",
+    "16x16x8",
+    "16x16x16",
+    "32x8x16",
+    "8x32x16",
+)
 MMA_SHAPES = frozenset(_SHAPES)  # Warp-wide products of the PTX manual (mma, wmma); none is the beginning of another
 
 MMA_DIGITS = {shape.replace("x", ""): shape for shape in _SHAPES}

@@ -180,9 +180,13 @@ def ask(request: Request, tensorrt: TensorRT) -> Answer:
     with loadable(tensorrt) as environment:
         try:
             answer = child.ask(
-                "trtprof.plugin.registry_worker", request, Answer, what="TensorRT", within_s=_DEADLINE_S,
+                "trtprof.plugin.registry_worker",
+                request,
+                Answer,
+                what="TensorRT",
+                within_s=_DEADLINE_S,
                 variables=environment,
-            )  # fmt: skip
+            )
         except child.DiedError as died:
             return Answer(error=died.why)
     if answer.missing:

@@ -173,10 +173,15 @@ def plot_of_run(run: Run) -> Plot | None:
         roofs.append(Roof(", ".join(names), peak, peak / now.dram_bytes_per_s, _other(peak, top)))
     cache = max(now.cache_bytes_per_s, now.dram_bytes_per_s)
     return Plot(
-        title=run.device.name, points=tuple(points), roofs=tuple(roofs), dram=now.dram_bytes_per_s, cache=cache,
+        title=run.device.name,
+        points=tuple(points),
+        roofs=tuple(roofs),
+        dram=now.dram_bytes_per_s,
+        cache=cache,
         best_dram=_other(now.dram_bytes_per_s, best.dram_bytes_per_s),
-        best_cache=_other(cache, max(best.cache_bytes_per_s, best.dram_bytes_per_s)), device=run.device.kind,
-    )  # fmt: skip
+        best_cache=_other(cache, max(best.cache_bytes_per_s, best.dram_bytes_per_s)),
+        device=run.device.kind,
+    )
 
 
 def _usable(ceiling: float) -> bool:

@@ -125,12 +125,21 @@ def summarised(folder: str, brief: Brief, tags: Sequence[str] = ()) -> RunSummar
     total = headline(cast("Run", brief))
     allowed = total.attainable_ns
     return RunSummary(
-        folder=folder, model=brief.model.name, sha256=brief.model.sha256,
-        shapes=", ".join(tensor_text(tensor) for tensor in brief.model.inputs), backend=brief.backend.name,
-        device=brief.device.name, latency=brief.latency, attainable_ns=allowed, of_roof=total.of_roof,
-        lost_ns=None if allowed is None else brief.latency.median_ns - allowed, coverage=brief.coverage,
-        verdict=brief.verdict, created=brief.created, tags=tuple(tags),
-    )  # fmt: skip
+        folder=folder,
+        model=brief.model.name,
+        sha256=brief.model.sha256,
+        shapes=", ".join(tensor_text(tensor) for tensor in brief.model.inputs),
+        backend=brief.backend.name,
+        device=brief.device.name,
+        latency=brief.latency,
+        attainable_ns=allowed,
+        of_roof=total.of_roof,
+        lost_ns=None if allowed is None else brief.latency.median_ns - allowed,
+        coverage=brief.coverage,
+        verdict=brief.verdict,
+        created=brief.created,
+        tags=tuple(tags),
+    )
 
 
 def render(listing: Listing, query: Query = EVERYTHING) -> str:
@@ -284,10 +293,15 @@ def _trend(group: list[RunSummary], reports: str) -> Trend:
         (y(low), units.format_ns(low))
     ]  # fmt: skip
     return Trend(
-        newest=newest, runs=len(group), points=points, ticks=ticks,
-        line="M" + "L".join(f"{point.x} {point.median}" for point in points), roof=roof, change=change,
+        newest=newest,
+        runs=len(group),
+        points=points,
+        ticks=ticks,
+        line="M" + "L".join(f"{point.x} {point.median}" for point in points),
+        roof=roof,
+        change=change,
         command=_compare(reports, before.folder, newest.folder),
-    )  # fmt: skip
+    )
 
 
 def _low(run: RunSummary) -> int:

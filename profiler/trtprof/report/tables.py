@@ -549,15 +549,20 @@ _table(
         for basis in records.EXPECTED_BASES[:-1]
     ),
     _ns("refused_ns", "estimate", "the part of the bound that is of layers without an expectation"),
-    _count("refused_layers", "estimate", "layers without an expectation",
-           of=lambda gpu: sum(gpu.refused_layers.values())),
-    _count("wider_layers", "estimate", "layers with the band of what was not measured itself",
-           of=lambda gpu: sum(gpu.wider_layers.values())),
+    _count(
+        "refused_layers", "estimate", "layers without an expectation", of=lambda gpu: sum(gpu.refused_layers.values())
+    ),
+    _count(
+        "wider_layers",
+        "estimate",
+        "layers with the band of what was not measured itself",
+        of=lambda gpu: sum(gpu.wider_layers.values()),
+    ),
     _list("refused_reasons", "why, the most frequent first", "estimate", of=lambda gpu: tuple(gpu.refused_layers)),
     _number("joules", "estimate", "the bound at the power limit", "J"),
     _number("expected_joules", "estimate", "what is expected at the power limit, the rest at its bound", "J"),
     record=records.Prediction,
-)  # fmt: skip
+)
 _table(
     "nearest",
     "a measurement by others that is like the layer, on a GPU, the most like first",
@@ -904,12 +909,15 @@ _table(
     _count("arch", "name", "the least SM version it was written for", unit=""),
     _text("unit", "where its products are done: tensor, simt, none"),
     _text("mma", "shape of one tensor-core instruction"),
-    *(_text(of.removeprefix("dtype_"), meaning, of=of) for of, meaning in (
-        ("dtype_in", "dtype of the first operand"),
-        ("dtype_math", "dtype that operands are rounded to"),
-        ("dtype_acc", "dtype of the sum"),
-        ("dtype_out", "dtype of the result"),
-    )),
+    *(
+        _text(of.removeprefix("dtype_"), meaning, of=of)
+        for of, meaning in (
+            ("dtype_in", "dtype of the first operand"),
+            ("dtype_math", "dtype that operands are rounded to"),
+            ("dtype_acc", "dtype of the sum"),
+            ("dtype_out", "dtype of the result"),
+        )
+    ),
     _text("layout", "in its own words"),
     _text("tile", "of one thread block, in elements"),
     _text("cluster", "thread blocks of one cluster"),
@@ -918,7 +926,7 @@ _table(
     _list("ops", "fused operations that it lists"),
     _text("evidence", "the part that tells the unit"),
     record=records.KernelListing,
-)  # fmt: skip
+)
 _table(
     "rules",
     "a rule",
@@ -938,16 +946,22 @@ _table(
     "explanation",
     "what a rule says of a layer",
     lambda found: (found,),
-    *(_text(name, meaning) for name, meaning in (
-        ("code", "of the rule"), ("title", "of the rule"), ("layer", "its name"), ("op_type", "of the layer"),
-    )),
+    *(
+        _text(name, meaning)
+        for name, meaning in (
+            ("code", "of the rule"),
+            ("title", "of the rule"),
+            ("layer", "its name"),
+            ("op_type", "of the layer"),
+        )
+    ),
     _ns("measured_ns", "fact", "median time of one inference"),
     _ns("attainable_ns", "estimate", "least time at the ceilings of the run"),
     _ns("lost_ns", "estimate", "measured less attainable"),
     _text("outcome", "claims, run, taken, dropped or silent"),
     _text("why", "in a sentence"),
     record=records.Explanation,
-)  # fmt: skip
+)
 _table(
     "parts",
     "a backend, a collector, a tool for plugins, or something that is broken",

@@ -95,7 +95,8 @@ TERMS: dict[str, Term] = {
         ("what good kernels do not reach either", "slower than good kernels", "kernel inefficiency"),
     ),
     "of-roof": Term(
-        "Of the roofline", "Allowed time over measured time: 100 % is as fast as the ceilings allow.",
+        "Of the roofline",
+        "Allowed time over measured time: 100 % is as fast as the ceilings allow.",
         ("eff", "efficiency", "of what this device attains", "of the roof", "gap-to-roof"),
     ),
     "coverage": Term(
@@ -123,7 +124,8 @@ TERMS: dict[str, Term] = {
         ("likely cause", "hypothesis", "finding"),
     ),
     "confidence": Term(
-        "Confidence", "How sure the rule is of its cause, from 0 to 100 %. The cause is a hypothesis, not a fact.",
+        "Confidence",
+        "How sure the rule is of its cause, from 0 to 100 %. The cause is a hypothesis, not a fact.",
         ("sure", "certainty"),
     ),
     "net": Term(
@@ -265,7 +267,8 @@ TERMS: dict[str, Term] = {
         ("without a price", "unpriced", "ignored"),
     ),
     "unattributed": Term(
-        "Kernels without a layer", "Captured time that nothing leads back to a layer. It is never spread over others.",
+        "Kernels without a layer",
+        "Captured time that nothing leads back to a layer. It is never spread over others.",
         ("kernels of no layer",),
     ),
     "fusions": Term(
@@ -281,7 +284,8 @@ TERMS: dict[str, Term] = {
         ("peak", "peaks", "bandwidth"),
     ),
     "empty-kernel": Term(
-        "Empty kernel", "Time that a kernel which does nothing adds to an inference.",
+        "Empty kernel",
+        "Time that a kernel which does nothing adds to an inference.",
         ("launch floor", "launch overhead"),
     ),
     "shape-coverage": Term("Shapes known", "Share of node outputs whose shape and dtype are known before the run."),
@@ -318,7 +322,7 @@ TERMS: dict[str, Term] = {
         ("medians not adding up", "medians of layers"),
     ),
     "prefixes": Term("Prefixes", "SI: 1 TB/s = 1e12 B/s, 1 MB = 1e6 B. us is a microsecond."),
-}  # fmt: skip
+}
 """By the name that templates and scripts call them."""
 
 

@@ -309,9 +309,14 @@ class Dialogue:
         with log.open("wb") as errors:
             # In a session of its own it gets no Ctrl-C: its parent does, and ends it with all that it began.
             self._process = subprocess.Popen(
-                command(module), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                env={**environment(), **(variables or {})}, start_new_session=True, bufsize=0,
-            )  # fmt: skip
+                command(module),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**environment(), **(variables or {})},
+                start_new_session=True,
+                bufsize=0,
+            )
         assert self._process.stdin is not None and self._process.stdout is not None  # noqa: S101, PT018
         self._in, self._out = self._process.stdin, self._process.stdout
         self.pid = self._process.pid

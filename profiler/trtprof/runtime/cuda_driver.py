@@ -260,8 +260,12 @@ class Gpu:
         name = self.check(driver.cuDeviceGetName(128, device))
         identity = self.check(driver.cuDeviceGetUuid(device))
         return Properties(
-            name=name.split(b"\0")[0].decode(errors="replace"), uuid=str(uuids.UUID(bytes=bytes(identity.bytes))),
+            name=name.split(b"\0")[0].decode(errors="replace"),
+            uuid=str(uuids.UUID(bytes=bytes(identity.bytes))),
             capability=(ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")),
-            sms=ask("MULTIPROCESSOR_COUNT"), l2_bytes=ask("L2_CACHE_SIZE"), free_bytes=int(free), cuda=cuda,
+            sms=ask("MULTIPROCESSOR_COUNT"),
+            l2_bytes=ask("L2_CACHE_SIZE"),
+            free_bytes=int(free),
+            cuda=cuda,
             nvrtc=nvrtc,
-        )  # fmt: skip
+        )

@@ -89,10 +89,12 @@ class CudaOptions(msgspec.Struct, frozen=True, kw_only=True):
     def as_given(self) -> dict[str, str]:
         """The options as ONNX Runtime reads them: words and 0 or 1; what is left to it is not named."""
         found = {
-            "device_id": str(self.device_id), "use_tf32": str(int(self.use_tf32)),
+            "device_id": str(self.device_id),
+            "use_tf32": str(int(self.use_tf32)),
             "cudnn_conv_algo_search": self.cudnn_conv_algo_search,
-            "enable_cuda_graph": str(int(self.enable_cuda_graph)), "prefer_nhwc": str(int(self.prefer_nhwc)),
-        }  # fmt: skip
+            "enable_cuda_graph": str(int(self.enable_cuda_graph)),
+            "prefer_nhwc": str(int(self.prefer_nhwc)),
+        }
         if self.gpu_mem_limit:
             found["gpu_mem_limit"] = str(self.gpu_mem_limit)
         return found

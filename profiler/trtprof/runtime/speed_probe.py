@@ -32,10 +32,12 @@ def probe_ns(threads: int, seconds: float = SECONDS) -> float:
     weight = numpy_helper.from_array(generator.random((SIZE, SIZE), dtype=np.float32), "weight")
     shape = [SIZE, SIZE]
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "weight"], ["y"], name="probe")], "probe",
+        [helper.make_node("MatMul", ["x", "weight"], ["y"], name="probe")],
+        "probe",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)], [weight],
-    )  # fmt: skip
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [weight],
+    )
     return _median_ns(graph, [generator.random(shape, dtype=np.float32)], np.empty(shape, np.float32), threads, seconds)
 
 

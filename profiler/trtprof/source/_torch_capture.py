@@ -124,9 +124,13 @@ def translate(
     names = [owner or placeholder for owner, placeholder in zip(owners, placeholders, strict=True)]
     try:
         program = torch.onnx.export(
-            captured, dynamo=True, verbose=False, opset_version=opset, input_names=names,
+            captured,
+            dynamo=True,
+            verbose=False,
+            opset_version=opset,
+            input_names=names,
             dynamic_shapes=tuple(dict(dims[owner]) if owner in dims else None for owner in owners) if dims else None,
-        )  # fmt: skip
+        )
     except Exception as error:
         deepest: BaseException = error
         while deepest.__cause__ is not None:

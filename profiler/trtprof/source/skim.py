@@ -38,9 +38,14 @@ _HOLDERS: dict[str, dict[int, str]] = {
 """Fields of each message that hold tensors, at any depth, by number (onnx.proto)."""
 _DATA_TYPE = 2
 _ELEMENTS: dict[int, str] = {
-    4: "float_data", 5: "int32_data", 6: "string_data", 7: "int64_data", 9: "raw_data", 10: "double_data",
+    4: "float_data",
+    5: "int32_data",
+    6: "string_data",
+    7: "int64_data",
+    9: "raw_data",
+    10: "double_data",
     11: "uint64_data",
-}  # fmt: skip
+}
 """Fields of a TensorProto that hold elements."""
 _MARK = "trtprof.left_out"
 _VARINT, _LENGTH = 0, 2

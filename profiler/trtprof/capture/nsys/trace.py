@@ -64,20 +64,33 @@ API_VERSION = re.compile(r"(_pt(?:sz|ds))?(_v\d+)?$")
 
 # Columns as `TraceFile.select` takes them.
 _PLACE = dict.fromkeys(WORK_COLUMNS, ":0") | {
-    "start_ns": "start", "end_ns": "end", "device": "deviceId:0", "context": "contextId:0", "stream": "streamId:0",
-    "pid": "globalPid:-1", "correlation": "correlationId:0", "graph_node": "graphNodeId:0",
-}  # fmt: skip
+    "start_ns": "start",
+    "end_ns": "end",
+    "device": "deviceId:0",
+    "context": "contextId:0",
+    "stream": "streamId:0",
+    "pid": "globalPid:-1",
+    "correlation": "correlationId:0",
+    "graph_node": "graphNodeId:0",
+}
 _WORK = {
     KERNELS: _PLACE
     | {
-        "name": "demangledName|mangledName|shortName:-1", "short_name": "shortName|demangledName:-1",
-        "grid_x": "gridX:0", "grid_y": "gridY:0", "grid_z": "gridZ:0", "block_x": "blockX:0", "block_y": "blockY:0",
-        "block_z": "blockZ:0", "registers": "registersPerThread:0", "static_smem": "staticSharedMemory:0",
+        "name": "demangledName|mangledName|shortName:-1",
+        "short_name": "shortName|demangledName:-1",
+        "grid_x": "gridX:0",
+        "grid_y": "gridY:0",
+        "grid_z": "gridZ:0",
+        "block_x": "blockX:0",
+        "block_y": "blockY:0",
+        "block_z": "blockZ:0",
+        "registers": "registersPerThread:0",
+        "static_smem": "staticSharedMemory:0",
         "dynamic_smem": "dynamicSharedMemory:0",
     },
     COPIES: _PLACE | {"kind": ":1", "name": "copyKind:0", "bytes": "bytes:0"},
     SETS: _PLACE | {"kind": ":2", "bytes": "bytes:0"},
-}  # fmt: skip
+}
 _CALL = {
     "start_ns": "start",
     "end_ns": "end",
@@ -86,9 +99,13 @@ _CALL = {
     "correlation": "correlationId:0",
 }
 _RANGE = {
-    "start_ns": "start", "end_ns": f"end:{_NO_END}", "event": "eventType:59", "tid": "globalTid:0",
-    "domain": "domainId:0", "name": "text|textId:-1",
-}  # fmt: skip
+    "start_ns": "start",
+    "end_ns": f"end:{_NO_END}",
+    "event": "eventType:59",
+    "tid": "globalTid:0",
+    "domain": "domainId:0",
+    "name": "text|textId:-1",
+}
 _NODE = {
     "graph_node": "graphNodeId:0",
     "original_node": "originalGraphNodeId:0",

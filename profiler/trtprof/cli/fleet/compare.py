@@ -26,7 +26,8 @@ def compare(
             "--gate",
             "Leave with exit code 1 where this is exceeded. By cell: 'latency>3%' (beyond noise), 'expected>2%', "
             "'bound>0%'. Over the fleet: 'geomean>1%', 'cost>5%', 'failed>0', 'vanished>0', 'slower>0'; in "
-            "quotes; may be repeated.", metavar="EXPR",
+            "quotes; may be repeated.",
+            metavar="EXPR",
         ),
     ] = None,
     inconclusive: InconclusiveOption = "pass",
@@ -34,7 +35,7 @@ def compare(
     output: OutputsOption = None,
     force: ForceOption = False,
     top: TopOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Compare fleets: what got slower or faster beyond noise, what is estimated otherwise, what fails or vanished?
 
     A cell is the same by model, target, size and precision; what else changed (content, version, datasheet, options)

@@ -20,19 +20,22 @@ if TYPE_CHECKING:
 ManifestArgument = Annotated[
     Path,
     typer.Argument(
-        metavar="MANIFEST", autocompletion=completion.manifests,
+        metavar="MANIFEST",
+        autocompletion=completion.manifests,
         help="A TOML file that names models, targets and sizes; sample_models/fleet.toml is an example.",
         show_default=False,
     ),
-]  # fmt: skip
+]
 PlaceOrFilesOption = Annotated[
     list[str] | None,
     opt(
         "--output -o",
         "The folder of the fleet, or a URI such as s3://bucket/fleet; a file for what is printed, as its suffix "
-        "says; may be repeated.", "Result", metavar="FOLDER|FILE",
+        "says; may be repeated.",
+        "Result",
+        metavar="FOLDER|FILE",
     ),
-]  # fmt: skip
+]
 ShardOption = Annotated[
     str, opt("--shard", "One of N parts of the cells, from 1, for one of N schedulers.", metavar="I/N")
 ]

@@ -59,9 +59,12 @@ def report(
         from trtprof.flows.fleet import summary
 
         narrowed = summary.Narrowed(
-            limit_ns=limit_ns, tags=tuple(tag or ()), models=tuple(model or ()), targets=tuple(target or ()),
+            limit_ns=limit_ns,
+            tags=tuple(tag or ()),
+            models=tuple(model or ()),
+            targets=tuple(target or ()),
             wins=summary.WINS if top is None else top,
-        )  # fmt: skip
+        )
         found = summary.report(place, narrowed, say)
         deliver(found, format_name, [], top=top)
         for path in paths:

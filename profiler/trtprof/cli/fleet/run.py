@@ -33,7 +33,9 @@ def run(
         opt(
             "--output -o",
             "The folder of the fleet, or a URI such as s3://bucket/fleet; what is answered there is not asked again.",
-            "Result", metavar="FOLDER", show_default=False,
+            "Result",
+            metavar="FOLDER",
+            show_default=False,
         ),
     ],
     shard: ShardOption = "",
@@ -41,14 +43,20 @@ def run(
     workers: Annotated[
         int,
         opt(
-            "--workers", "Processes that predict; default: as many as cores and memory carry.", _PANEL, metavar="N",
-            min=0, show_default=False,
+            "--workers",
+            "Processes that predict; default: as many as cores and memory carry.",
+            _PANEL,
+            metavar="N",
+            min=0,
+            show_default=False,
         ),
     ] = 0,
     ray: Annotated[
         str,
         opt(
-            "--ray", "Execute the cells on a Ray cluster: the one that is found, or that at an address.", _PANEL,
+            "--ray",
+            "Execute the cells on a Ray cluster: the one that is found, or that at an address.",
+            _PANEL,
             metavar="auto|ADDRESS",
         ),
     ] = "",
@@ -63,7 +71,7 @@ def run(
     ] = "",
     format_name: FormatOption = "text",
     quiet: QuietOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Answer every cell of a manifest: predictions side by side, builds and runs alone on their device.
 
     What is answered is kept at once, a file a cell: whatever interrupts it, the same command goes on. Several may work
@@ -81,9 +89,13 @@ def run(
 
         check_report("fleet run", format_name, FleetPlan)
         execution = flow.HowToRun(
-            workers=workers, ray=ray, retry=cast("Literal['', 'failed']", retry), shard=parse_shard(shard),
-            attempts=attempts, timeout_s=timeout,
-        )  # fmt: skip
+            workers=workers,
+            ray=ray,
+            retry=cast("Literal['', 'failed']", retry),
+            shard=parse_shard(shard),
+            attempts=attempts,
+            timeout_s=timeout,
+        )
         try:
             with progress:
                 found = flow.run(manifest, output, execution, progress, progress.watch)

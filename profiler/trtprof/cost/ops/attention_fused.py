@@ -52,9 +52,14 @@ def packed_attention(op: Op) -> Cost:
     value_hidden = shape(out(op))[2]
     heads = heads_of(op)
     kept = cache(
-        op, (past_at,), (1,), length, axis=3, share=bool(integer(op, "past_present_share_buffer", 0)),
+        op,
+        (past_at,),
+        (1,),
+        length,
+        axis=3,
+        share=bool(integer(op, "past_present_share_buffer", 0)),
         before=None if quantized else single(op, 6),
-    )  # fmt: skip
+    )
     mask = int(given(op, mask_at) is not None) + int(not quantized and given(op, 5) is not None)
     hidden = (projected - value_hidden) // 2
     rows = batch * heads * length
@@ -176,9 +181,13 @@ def multi_head_attention(op: Op) -> Cost:
         dims = shape(key)
         new = dims[2] if encoded else dims[1]
     kept = cache(
-        op, (past_at, past_at + 1), (1, 2), new, share=bool(integer(op, "past_present_share_buffer", 0)),
+        op,
+        (past_at, past_at + 1),
+        (1, 2),
+        new,
+        share=bool(integer(op, "past_present_share_buffer", 0)),
         before=single(op, past_at + 2),
-    )  # fmt: skip
+    )
     masks = sum(given(op, index) is not None for index in masks_at)
     rows = batch * heads * length
     each = _pairs(op, length, kept.keys)

@@ -66,10 +66,13 @@ def _paged(
     caches = {index: source for index in (3, 4) if (source := given(op, index)) is not None}
     per_entry = {index: _per_entry(source) for index, source in caches.items()}
     found = work(
-        op, other.plus(first).plus(g.conversions(op, old, scales)), tensor=tensor,
-        read={**read, **rotations, **{index: old * elements for index, elements in per_entry.items()}}, bound="upper",
+        op,
+        other.plus(first).plus(g.conversions(op, old, scales)),
+        tensor=tensor,
+        read={**read, **rotations, **{index: old * elements for index, elements in per_entry.items()}},
+        bound="upper",
         note="lengths are data: all the room of the block table counted as keys",
-    )  # fmt: skip
+    )
     # The cache is updated in place, whether or not it is an output too.
     updated = [
         Moved(made(op, index - 2) or source, min(g.tokens * per_entry[index], size(source)))
@@ -164,9 +167,14 @@ def sparse_attention(op: Op) -> Cost:
     tensor, other = Scores(batch * g.heads * pairs, rows, g.depth, g.depth).flops(op)
     first, read = g.before_scores(op, rotary=9)
     return work(
-        op, other.plus(first), tensor=tensor, read=read | kept.read, write=kept.write, bound="upper",
+        op,
+        other.plus(first),
+        tensor=tensor,
+        read=read | kept.read,
+        write=kept.write,
+        bound="upper",
         note="all keys of the blocks of the mask counted, though causality and unused room may leave some out",
-    )  # fmt: skip
+    )
 
 
 def _band(length: int, window: int) -> int:
@@ -192,9 +200,13 @@ def longformer_attention(op: Op) -> Cost:
     tensor, other = Scores(pairs, batch * heads * length, hidden // heads, hidden // heads, masks=1).flops(op)
     values = batch * length * 3 * hidden
     return work(
-        op, other.plus(Recipe(values)), tensor=tensor + 2 * values * hidden, read={4: 0, 5: 0}, bound="lower",
+        op,
+        other.plus(Recipe(values)),
+        tensor=tensor + 2 * values * hidden,
+        read={4: 0, 5: 0},
+        bound="lower",
         note=_LOCAL_ONLY,
-    )  # fmt: skip
+    )
 
 
 @cost("QOrderedLongformerAttention", domain=MS)
@@ -212,9 +224,13 @@ def qordered_longformer_attention(op: Op) -> Cost:
     each = requantize(zero_point=False).plus(dequantize(zero_point=False)).plus(Recipe(1))
     other = other.plus(each.times(values)).plus(quantize(zero_point=False).times(size(out(op))))
     return work(
-        op, other, tensor=tensor + 2 * values * hidden, read=dict.fromkeys((8, 9, 10, 11), 0), bound="lower",
+        op,
+        other,
+        tensor=tensor + 2 * values * hidden,
+        read=dict.fromkeys((8, 9, 10, 11), 0),
+        bound="lower",
         note=_LOCAL_ONLY,
-    )  # fmt: skip
+    )
 
 
 class _Indexer:
@@ -294,9 +310,15 @@ def sparse_attention_indexer(op: Op) -> Cost:
     read = {4: rows, 5: rows, 7: batch * past * depth}
     write = {1: batch * appended * depth} if shared else {}
     return work(
-        op, other, tensor=tensor, vector=vector, read=read, write=write, bound="upper",
+        op,
+        other,
+        tensor=tensor,
+        vector=vector,
+        read=read,
+        write=write,
+        bound="upper",
         note="every entry counted as visible to every query",
-    )  # fmt: skip
+    )
 
 
 @cost("PackedSparseAttentionIndexer", domain=MS)
@@ -322,7 +344,12 @@ def packed_sparse_attention_indexer(op: Op) -> Cost:
     tensor, vector = indexer.selection(tokens, capacity, best, given(op, 10) is not None)
     rows = (tokens + fresh) * pairs
     return work(
-        op, pooled.plus(indexer.vectors(tokens * heads + fresh)), tensor=tensor, vector=vector,
-        read={4: rows, 5: rows}, write={2: fresh * depth}, bound="upper",
+        op,
+        pooled.plus(indexer.vectors(tokens * heads + fresh)),
+        tensor=tensor,
+        vector=vector,
+        read={4: rows, 5: rows},
+        write={2: fresh * depth},
+        bound="upper",
         note="lengths are data: all the capacity of the state counted as entries",
-    )  # fmt: skip
+    )

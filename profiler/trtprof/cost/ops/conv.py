@@ -165,6 +165,10 @@ def word_conv_embedding(op: Op) -> Cost:
     places = max(length - window + 1, 0)
     values = words * places * filters
     return work(
-        op, Recipe(2, {"tanh": 1}).times(values), tensor=2 * values * window * channels,
-        read={3: words * length * channels}, bound="upper", note="words may be shorter than the longest",
-    )  # fmt: skip
+        op,
+        Recipe(2, {"tanh": 1}).times(values),
+        tensor=2 * values * window * channels,
+        read={3: words * length * channels},
+        bound="upper",
+        note="words may be shorter than the longest",
+    )

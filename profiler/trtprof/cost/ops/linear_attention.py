@@ -140,9 +140,13 @@ def causal_conv(op: Op) -> Cost:
     activation, note = (SILU, "") if string(op, "activation") == "swish" else fused_activation(op)
     bias = Recipe(1) if given(op, 3 if packed else 2) is not None else NOTHING
     return work(
-        op, activation.plus(bias).times(y), tensor=2 * y * taps, read={} if packed else _last_state(op, 3),
-        bound="lower" if note else "exact", note=note,
-    )  # fmt: skip
+        op,
+        activation.plus(bias).times(y),
+        tensor=2 * y * taps,
+        read={} if packed else _last_state(op, 3),
+        bound="lower" if note else "exact",
+        note=note,
+    )
 
 
 @cost("HyperConnectionPreMix", domain=MS)

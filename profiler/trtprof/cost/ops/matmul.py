@@ -56,9 +56,13 @@ def gemm(op: Op) -> Cost:
     if c is not None and beta != 0.0:
         vector += y + (size(c) if beta != 1.0 else 0)
     return work(
-        op, activation.times(y), tensor=2 * y * _inner(op, trans=bool(integer(op, "transA", 0))), vector=vector,
-        bound="lower" if note else "exact", note=note,
-    )  # fmt: skip
+        op,
+        activation.times(y),
+        tensor=2 * y * _inner(op, trans=bool(integer(op, "transA", 0))),
+        vector=vector,
+        bound="lower" if note else "exact",
+        note=note,
+    )
 
 
 @cost("SparseToDenseMatMul", domain=MS)

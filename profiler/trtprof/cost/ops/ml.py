@@ -235,9 +235,13 @@ def linear_classifier(op: Op) -> Cost:
     if made(op, 0) is not None:
         vector += rows * max(scores - 1, 1)
     found = work(
-        with_outputs(op, (label, (rows,)), ("fp32", (rows, given))), transform, tensor=2 * rows * coefficients,
-        vector=vector, bound="upper" if note else "exact", note=note,
-    )  # fmt: skip
+        with_outputs(op, (label, (rows,)), ("fp32", (rows, given))),
+        transform,
+        tensor=2 * rows * coefficients,
+        vector=vector,
+        bound="upper" if note else "exact",
+        note=note,
+    )
     return reading(
         found,
         table(op, "coefficients", "fp32", coefficients),
@@ -257,10 +261,13 @@ def linear_regressor(op: Op) -> Cost:
         raise MalformedOpError(f"{coefficients} coefficients are not {targets} rows of {features} features")
     transform, note = post_transform(string(op, "post_transform", "NONE"), rows, targets)
     found = work(
-        with_outputs(op, ("fp32", (rows, targets))), transform, tensor=2 * rows * coefficients,
+        with_outputs(op, ("fp32", (rows, targets))),
+        transform,
+        tensor=2 * rows * coefficients,
         vector=converted(x, rows * features) + (rows * targets if intercepts else 0),
-        bound="upper" if note else "exact", note=note,
-    )  # fmt: skip
+        bound="upper" if note else "exact",
+        note=note,
+    )
     return reading(found, table(op, "coefficients", "fp32", coefficients), table(op, "intercepts", "fp32", intercepts))
 
 
@@ -331,9 +338,13 @@ def svm_regressor(op: Op) -> Cost:
     transform, note = post_transform(string(op, "post_transform", "NONE"), rows, 1)
     after = 2 if integer(op, "one_class", 0) else 1
     found = work(
-        with_outputs(op, ("fp32", (rows, 1))), recipe.plus(transform), tensor=tensor + 2 * rows * coefficients,
-        vector=converted(x, rows * features) + after * rows, bound="upper" if note else "exact", note=note,
-    )  # fmt: skip
+        with_outputs(op, ("fp32", (rows, 1))),
+        recipe.plus(transform),
+        tensor=tensor + 2 * rows * coefficients,
+        vector=converted(x, rows * features) + after * rows,
+        bound="upper" if note else "exact",
+        note=note,
+    )
     return reading(
         found,
         table(op, "support_vectors", "fp32", vectors if supports else 0),
@@ -385,13 +396,19 @@ def svm_classifier(op: Op) -> Cost:
     transform, note = post_transform(string(op, "post_transform", "NONE"), rows, scores)
     notes += [note] if note else []
     found = work(
-        with_outputs(op, (label, (rows,)), ("fp32", (rows, scores))), recipe.plus(transform),
-        tensor=tensor + 2 * rows * coefficients, vector=converted(x, rows * features),
-        bound="upper" if notes else "exact", note="; ".join(notes),
-    )  # fmt: skip
+        with_outputs(op, (label, (rows,)), ("fp32", (rows, scores))),
+        recipe.plus(transform),
+        tensor=tensor + 2 * rows * coefficients,
+        vector=converted(x, rows * features),
+        bound="upper" if notes else "exact",
+        note="; ".join(notes),
+    )
     return reading(
-        found, table(op, "support_vectors", "fp32", vectors if supports else 0),
-        table(op, "coefficients", "fp32", coefficients), table(op, "rho", "fp32", pairs if supports else 1),
+        found,
+        table(op, "support_vectors", "fp32", vectors if supports else 0),
+        table(op, "coefficients", "fp32", coefficients),
+        table(op, "rho", "fp32", pairs if supports else 1),
         table(op, "prob_a", "fp32", pairs if probabilities else 0),
-        table(op, "prob_b", "fp32", pairs if probabilities else 0), *(stored if made(op, 0) is not None else ()),
-    )  # fmt: skip
+        table(op, "prob_b", "fp32", pairs if probabilities else 0),
+        *(stored if made(op, 0) is not None else ()),
+    )

@@ -94,11 +94,13 @@ def walks(forest: Forest, rows: int) -> Walks:
         seen |= ends
         most = votes[root] if root >= 0 else forest.votes[~root]
         total = Walks(
-            tests=total.tests + (tests[root] if root >= 0 else 0), votes=total.votes + most,
+            tests=total.tests + (tests[root] if root >= 0 else 0),
+            votes=total.votes + most,
             nodes=total.nodes + sum(min(rows, nodes) for nodes in passed.values()),
             leaves=total.leaves + min(rows, len(ends)),
-            values=total.values + min(rows * most, sum(forest.votes[end] for end in ends)), features=frozenset(),
-        )  # fmt: skip
+            values=total.values + min(rows * most, sum(forest.votes[end] for end in ends)),
+            features=frozenset(),
+        )
     reached = [node for node in range(count) if height[node] > 0]
     if shared:
         # Walks of several trees meet in one node: which of them pass it is not told apart.
@@ -150,9 +152,12 @@ def _forest_of_ids(op: Op, votes_prefix: str) -> Forest:
             votes[~leaf] += 1
     return Forest(
         roots=[~index if modes[index] == "LEAF" else index for index in first.values()],
-        when_true=children("nodes_truenodeids"), when_false=children("nodes_falsenodeids"), tests=_tests(op, count),
-        votes=votes, features=ids(op, "nodes_featureids", count),
-    )  # fmt: skip
+        when_true=children("nodes_truenodeids"),
+        when_false=children("nodes_falsenodeids"),
+        tests=_tests(op, count),
+        votes=votes,
+        features=ids(op, "nodes_featureids", count),
+    )
 
 
 def _forest_of_positions(op: Op) -> Forest:
@@ -266,9 +271,13 @@ def _scored(
     # Thresholds are floats: integers are converted before they are compared.
     conversions = looked_at if "int" in x.dtype else 0
     found = work(
-        op, recipe, vector=rows * each + conversions, read={0: looked_at}, bound="upper",
+        op,
+        recipe,
+        vector=rows * each + conversions,
+        read={0: looked_at},
+        bound="upper",
         note="; ".join(filter(None, (note, at_most))),
-    )  # fmt: skip
+    )
     return reading(found, *tables)
 
 
@@ -319,10 +328,15 @@ def tree_ensemble_regressor(op: Op) -> Cost:
     targets = integer(op, "n_targets", 1 + max(ids(op, "target_ids"), default=0))
     base = _base_values(op, targets, weights)
     return _scored(
-        with_outputs(op, ("fp32", (rows, targets))), passed, [*tables, base], targets=targets,
-        base_values=base.elements, aggregate=string(op, "aggregate_function", "SUM"),
-        transform=string(op, "post_transform", "NONE"), vector=targets if weights == "fp64" else 0,
-    )  # fmt: skip
+        with_outputs(op, ("fp32", (rows, targets))),
+        passed,
+        [*tables, base],
+        targets=targets,
+        base_values=base.elements,
+        aggregate=string(op, "aggregate_function", "SUM"),
+        transform=string(op, "post_transform", "NONE"),
+        vector=targets if weights == "fp64" else 0,
+    )
 
 
 @cost("TreeEnsembleClassifier", domain=ML)

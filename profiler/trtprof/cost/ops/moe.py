@@ -63,10 +63,14 @@ def mixture_of_experts(op: Op) -> Cost:
         routing = routing.plus(Recipe(tokens * (2 * k - 1)))
     some = k < touched
     return work(
-        op, combined.plus(routing), tensor=2 * pairs * sum(weights), vector=unpacked, read=read,
+        op,
+        combined.plus(routing),
+        tensor=2 * pairs * sum(weights),
+        vector=unpacked,
+        read=read,
         bound="upper" if some else "exact",
         note="which experts are chosen is data: as many as possible counted as read" if some else "",
-    )  # fmt: skip
+    )
 
 
 def _logical(op: Op, stored: Tensor, number: int) -> int:

@@ -76,9 +76,13 @@ def recurrent(op: Op) -> Cost:
     shorter = given(op, 4) is not None
     notes = [note, "sequences may be shorter than the longest" if shorter else "", "weights read once for all steps"]
     return work(
-        op, each, tensor=2 * gate_values * (x[2] + hidden), vector=vector,
-        bound="upper" if shorter else "lower" if note else "exact", note="; ".join(part for part in notes if part),
-    )  # fmt: skip
+        op,
+        each,
+        tensor=2 * gate_values * (x[2] + hidden),
+        vector=vector,
+        bound="upper" if shorter else "lower" if note else "exact",
+        note="; ".join(part for part in notes if part),
+    )
 
 
 @cost("AttnLSTM", domain=MS)
@@ -109,7 +113,10 @@ def attention_lstm(op: Op) -> Cost:
     shorter = any(given(op, index) is not None for index in (4, 12))
     notes = [note, "sequences may be shorter than the longest" if shorter else "", "weights read once for all steps"]
     return work(
-        op, other, tensor=2 * (lstm + keys + directions * cells * a_step),
+        op,
+        other,
+        tensor=2 * (lstm + keys + directions * cells * a_step),
         vector=2 * gate_values if given(op, 3) is not None else 0,
-        bound="upper" if shorter else "lower" if note else "exact", note="; ".join(part for part in notes if part),
-    )  # fmt: skip
+        bound="upper" if shorter else "lower" if note else "exact",
+        note="; ".join(part for part in notes if part),
+    )

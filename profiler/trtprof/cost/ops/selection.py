@@ -37,9 +37,13 @@ def _at_most(op: Op, most: dict[int, int]) -> Op:
         for index, tensor in enumerate(op.outputs)
     ]
     return Op(
-        op_type=op.op_type, domain=op.domain, opset=op.opset, attributes=op.attributes, inputs=op.inputs,
+        op_type=op.op_type,
+        domain=op.domain,
+        opset=op.opset,
+        attributes=op.attributes,
+        inputs=op.inputs,
         outputs=tuple(outputs),
-    )  # fmt: skip
+    )
 
 
 def _most(op: Op, most: dict[int, int], *, note: str, vector: int = 0) -> Cost:

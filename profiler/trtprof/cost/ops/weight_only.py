@@ -87,10 +87,13 @@ def matmul_nbits_mlp(op: Op) -> Cost:
     activation, note = fused_activation(op)
     biases = sum(given(op, index) is not None for index in (5, 8))
     return work(
-        op, _normed(op, y // n if n else 0, k).plus(activation.plus(Recipe(1 + biases)).times(y)),
-        tensor=2 * 2 * y * k, vector=2 * 3 * n * k, bound="lower" if note else "exact",
+        op,
+        _normed(op, y // n if n else 0, k).plus(activation.plus(Recipe(1 + biases)).times(y)),
+        tensor=2 * 2 * y * k,
+        vector=2 * 3 * n * k,
+        bound="lower" if note else "exact",
         note="; ".join(filter(None, (_NOTE, note))),
-    )  # fmt: skip
+    )
 
 
 @cost("MatMulNBitsQkv", domain=MS)

@@ -86,9 +86,13 @@ def _vector(
 
 
 _VECTOR = (
-    _vector("fp32", "fma.rn.f32"), _vector("fp32", "fma.rn.f32x2", 2, (10, 0), "x2"), _vector("fp64", "fma.rn.f64"),
-    _vector("fp16", "fma.rn.f16x2", 2), _vector("bf16", "fma.rn.bf16x2", 2, (8, 0)), _vector("int32", "mad.lo.u32"),
-)  # fmt: skip
+    _vector("fp32", "fma.rn.f32"),
+    _vector("fp32", "fma.rn.f32x2", 2, (10, 0), "x2"),
+    _vector("fp64", "fma.rn.f64"),
+    _vector("fp16", "fma.rn.f16x2", 2),
+    _vector("bf16", "fma.rn.bf16x2", 2, (8, 0)),
+    _vector("int32", "mad.lo.u32"),
+)
 
 
 def _special(function: str, instruction: str, lanes: int = 1, variant: str = "") -> ComputeKernel:
@@ -99,19 +103,26 @@ def _special(function: str, instruction: str, lanes: int = 1, variant: str = "")
 
 
 _SPECIAL_FUNCTIONS = (
-    _special("exp", "ex2.approx.ftz.f32"), _special("exp", "ex2.approx.f16x2", 2, "_fp16"),
-    _special("log", "lg2.approx.ftz.f32"), _special("sqrt", "sqrt.approx.ftz.f32"),
-    _special("sin", "sin.approx.ftz.f32"), _special("cos", "cos.approx.ftz.f32"),
+    _special("exp", "ex2.approx.ftz.f32"),
+    _special("exp", "ex2.approx.f16x2", 2, "_fp16"),
+    _special("log", "lg2.approx.ftz.f32"),
+    _special("sqrt", "sqrt.approx.ftz.f32"),
+    _special("sin", "sin.approx.ftz.f32"),
+    _special("cos", "cos.approx.ftz.f32"),
     _special("tan", "sin.approx.ftz.f32, cos.approx.ftz.f32, rcp.approx.ftz.f32"),
-    _special("tanh", "tanh.approx.f32"), _special("tanh", "tanh.approx.f16x2", 2, "_fp16"),
+    _special("tanh", "tanh.approx.f32"),
+    _special("tanh", "tanh.approx.f16x2", 2, "_fp16"),
     _special("pow", "lg2.approx.ftz.f32, ex2.approx.ftz.f32"),
     _special("sinh", "ex2.approx.ftz.f32, rcp.approx.ftz.f32"),
     _special("cosh", "ex2.approx.ftz.f32, rcp.approx.ftz.f32"),
     _special("asinh", "sqrt.approx.ftz.f32, lg2.approx.ftz.f32"),
     _special("acosh", "sqrt.approx.ftz.f32, lg2.approx.ftz.f32"),
-    _special("atanh", "rcp.approx.ftz.f32, lg2.approx.ftz.f32"), _special("erf", "erff"), _special("asin", "asinf"),
-    _special("acos", "acosf"), _special("atan", "atanf"),
-)  # fmt: skip
+    _special("atanh", "rcp.approx.ftz.f32, lg2.approx.ftz.f32"),
+    _special("erf", "erff"),
+    _special("asin", "asinf"),
+    _special("acos", "acosf"),
+    _special("atan", "atanf"),
+)
 """What the special-function unit has no instruction for goes through CUDA's library with fast mathematics."""
 
 
@@ -128,9 +139,15 @@ def _mma(
     repeats = chains * _FRAGMENTS
     amount = FLOP_PER_MAC * m * n * k * repeats // _WARP
     return ComputeKernel(
-        f"tensor_{dtype}_{accumulator}_{name}", f"tensor {dtype}", f"tensor {dtype} acc {accumulator}", amount,
-        f"mma.sync.{name}", repeats, at_least, below,
-    )  # fmt: skip
+        f"tensor_{dtype}_{accumulator}_{name}",
+        f"tensor {dtype}",
+        f"tensor {dtype} acc {accumulator}",
+        amount,
+        f"mma.sync.{name}",
+        repeats,
+        at_least,
+        below,
+    )
 
 
 def _tensor() -> tuple[ComputeKernel, ...]:
@@ -145,10 +162,16 @@ def _tensor() -> tuple[ComputeKernel, ...]:
         for since, until in ((ada, hopper), (blackwell, (99, 0)))
     ]
     return (
-        _mma("fp16", "fp32", (16, 8, 8), turing, ampere), _mma("fp16", "fp16", (16, 8, 8), turing, ampere),
-        _mma("int8", "int32", (8, 8, 16), turing, ampere), _mma("fp16", "fp32", (16, 8, 16), ampere),
-        _mma("fp16", "fp16", (16, 8, 16), ampere), _mma("bf16", "fp32", (16, 8, 16), ampere),
-        _mma("tf32", "fp32", (16, 8, 8), ampere), _mma("int8", "int32", (16, 8, 32), ampere),
-        _mma("fp64", "fp64", (8, 8, 4), ampere), _mma("fp64", "fp64", (16, 8, 16), hopper, (10, 0), chains=4), *fp8,
+        _mma("fp16", "fp32", (16, 8, 8), turing, ampere),
+        _mma("fp16", "fp16", (16, 8, 8), turing, ampere),
+        _mma("int8", "int32", (8, 8, 16), turing, ampere),
+        _mma("fp16", "fp32", (16, 8, 16), ampere),
+        _mma("fp16", "fp16", (16, 8, 16), ampere),
+        _mma("bf16", "fp32", (16, 8, 16), ampere),
+        _mma("tf32", "fp32", (16, 8, 8), ampere),
+        _mma("int8", "int32", (16, 8, 32), ampere),
+        _mma("fp64", "fp64", (8, 8, 4), ampere),
+        _mma("fp64", "fp64", (16, 8, 16), hopper, (10, 0), chains=4),
+        *fp8,
         _mma("fp4e2m1", "fp32", (16, 8, 64), blackwell, (13, 0)),
-    )  # fmt: skip
+    )

@@ -88,10 +88,14 @@ def measure(request: GpuRequest) -> GpuMeasured:
         with clock_of(request.nvml_index) as clock, watch(clock) as watched:
             readings = bench.readings(request.seconds)
         return GpuMeasured(
-            **msgspec.structs.asdict(setting), readings=readings, errors=bench.errors,
-            clocks_mhz=watched.clocks_mhz(), held_down=watched.held_down(), notes=tuple(bench.notes),
+            **msgspec.structs.asdict(setting),
+            readings=readings,
+            errors=bench.errors,
+            clocks_mhz=watched.clocks_mhz(),
+            held_down=watched.held_down(),
+            notes=tuple(bench.notes),
             seconds=time.monotonic() - began,
-        )  # fmt: skip
+        )
 
 
 @contextmanager
@@ -130,9 +134,11 @@ def take_memory(gpu: Device) -> Memory:
             fix="end other programs that hold memory of the GPU (nvidia-smi lists them)",
         )
     memory = Memory(
-        pool=gpu.allocate(size), pool_bytes=size, sink=gpu.allocate(_workloads.sink_bytes(gpu.properties)),
+        pool=gpu.allocate(size),
+        pool_bytes=size,
+        sink=gpu.allocate(_workloads.sink_bytes(gpu.properties)),
         workspace=gpu.allocate(cublas.WORKSPACE),
-    )  # fmt: skip
+    )
     fill(gpu, "bits", memory.pool, size // 4, seed=1)
     gpu.synchronize()
     return memory
@@ -372,9 +378,11 @@ class Watched(NamedTuple):
         during = [reading.sm_mhz for reading in between if reading.sm_mhz is not None]
         memory = [reading.memory_mhz for reading in between if reading.memory_mhz is not None]
         found = {
-            "before": first.sm_mhz, "during": statistics.median(during) if during else None, "after": last.sm_mhz,
+            "before": first.sm_mhz,
+            "during": statistics.median(during) if during else None,
+            "after": last.sm_mhz,
             "memory": statistics.median(memory) if memory else None,
-        }  # fmt: skip
+        }
         return {when: float(clock) for when, clock in found.items() if clock is not None}
 
     def held_down(self) -> dict[str, float]:

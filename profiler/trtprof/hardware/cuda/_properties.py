@@ -56,10 +56,13 @@ def properties(library: Any = None) -> dict[str, CudaProperties]:
         value = {name: _attribute(cuda, number, device) for name, number in _ATTRIBUTES.items()}
         major, minor = value["major"], value["minor"]
         found[str(uuid.UUID(bytes=bytes(identity)))] = CudaProperties(
-            sms=value["sms"], compute_capability="" if major is None or minor is None else f"{major}.{minor}",
-            boost_mhz=_mhz(value["boost_khz"]), memory_mhz=_mhz(value["memory_khz"]), bus_bits=value["bus_bits"],
+            sms=value["sms"],
+            compute_capability="" if major is None or minor is None else f"{major}.{minor}",
+            boost_mhz=_mhz(value["boost_khz"]),
+            memory_mhz=_mhz(value["memory_khz"]),
+            bus_bits=value["bus_bits"],
             l2_bytes=value["l2_bytes"],
-        )  # fmt: skip
+        )
     return found
 
 

@@ -54,9 +54,11 @@ def timed(request: KernelsRequest) -> KernelsMeasured:
         bench.warm_up()
         time_all(bench, request, lambda place, ns: print(place, ns, file=rows, flush=True))
     return KernelsMeasured(
-        **msgspec.structs.asdict(setting), clocks_mhz=watched.clocks_mhz(), held_down=watched.held_down(),
+        **msgspec.structs.asdict(setting),
+        clocks_mhz=watched.clocks_mhz(),
+        held_down=watched.held_down(),
         notes=tuple(_few(bench.notes)),
-    )  # fmt: skip
+    )
 
 
 def _few(notes: list[str]) -> list[str]:

@@ -100,9 +100,14 @@ def environment(wanted: GpuRequest) -> dict[str, str]:
 def measure_in_child(wanted: GpuRequest) -> GpuMeasured:
     """Measure a GPU in a fresh Python process."""
     return child.ask(
-        "trtprof.hardware.cuda._measure", wanted, GpuMeasured, what=f"the calibration of GPU {wanted.nvml_index}",
-        fix=FIX, within_s=5 * wanted.seconds + GRACE_SECONDS, variables=environment(wanted),
-    )  # fmt: skip
+        "trtprof.hardware.cuda._measure",
+        wanted,
+        GpuMeasured,
+        what=f"the calibration of GPU {wanted.nvml_index}",
+        fix=FIX,
+        within_s=5 * wanted.seconds + GRACE_SECONDS,
+        variables=environment(wanted),
+    )
 
 
 FIX = "try again with nothing else on the GPU (nvidia-smi), or report this with the output of `trtprof doctor`"
@@ -125,13 +130,19 @@ def ceilings_of(gpu: LiveGpu, measured: GpuMeasured, *, now: dt.datetime) -> Cei
     datasheet, sheet_words = _datasheet(gpu)
     best = _raised(datasheet, attainable) if datasheet else attainable
     return Ceilings(
-        device=gpu.name, source=_source(gpu, measured, readings, datasheet, sheet_words, now),
-        measured_at=now.isoformat(timespec="seconds"), origin="measured", best=best, attainable=attainable,
-        cache_bytes=measured.l2_bytes or gpu.l2_bytes or 0, threads=0, launch_ns=readings["launch graph"].value,
+        device=gpu.name,
+        source=_source(gpu, measured, readings, datasheet, sheet_words, now),
+        measured_at=now.isoformat(timespec="seconds"),
+        origin="measured",
+        best=best,
+        attainable=attainable,
+        cache_bytes=measured.l2_bytes or gpu.l2_bytes or 0,
+        threads=0,
+        launch_ns=readings["launch graph"].value,
         call_ns=0.0,
         measurements={key: calibration.measurement(key, readings[key]) for key in calibration.ordered(readings)},
         clocks_mhz=measured.clocks_mhz,
-    )  # fmt: skip
+    )
 
 
 def with_best_accumulators(readings: Mapping[str, _fit.Reading]) -> dict[str, _fit.Reading]:

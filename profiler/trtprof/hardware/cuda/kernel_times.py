@@ -71,7 +71,11 @@ def _read(file: Path, count: int) -> dict[int, float]:
 def measure_in_child(wanted: KernelsRequest) -> KernelsMeasured:
     """Time kernels in a fresh Python process."""
     return child.ask(
-        "trtprof.hardware.cuda._timed", wanted, KernelsMeasured,
-        what=f"the timing of kernels on GPU {wanted.nvml_index}", fix=calibrate.FIX,
-        within_s=wanted.seconds + calibrate.GRACE_SECONDS, variables=calibrate.environment(wanted),
-    )  # fmt: skip
+        "trtprof.hardware.cuda._timed",
+        wanted,
+        KernelsMeasured,
+        what=f"the timing of kernels on GPU {wanted.nvml_index}",
+        fix=calibrate.FIX,
+        within_s=wanted.seconds + calibrate.GRACE_SECONDS,
+        variables=calibrate.environment(wanted),
+    )

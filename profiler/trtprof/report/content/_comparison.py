@@ -97,11 +97,16 @@ def headline(one: records.Comparison) -> Headline | None:
     before, after = pair_ns(one.before.latency.median_ns, one.after.latency.median_ns)
     percent, interval_percent = ratio_percent(change.ratio)
     return Headline(
-        before=before, after=after, difference=signed_ns(change.difference_ns.value), percent=percent,
-        interval=interval_ns(change.difference_ns), interval_percent=interval_percent, answer=change.answer,
+        before=before,
+        after=after,
+        difference=signed_ns(change.difference_ns.value),
+        percent=percent,
+        interval=interval_ns(change.difference_ns),
+        interval_percent=interval_percent,
+        answer=change.answer,
         samples=f"{change.samples_before:,} samples before, {change.samples_after:,} after",
         told_by=_lower_words(change),
-    )  # fmt: skip
+    )
 
 
 def _lower_words(change: records.LatencyChange) -> tuple[str, str, str, str] | None:

@@ -137,11 +137,17 @@ def _sum(name: str, rows: Sequence[Row]) -> Row:
     allowed = [row.attainable_ns for row in rows if row.attainable_ns is not None]
     lost = [row.lost_ns for row in rows if row.lost_ns is not None]
     return Row(
-        name=name, measured_ns=sum(row.measured_ns for row in rows), attainable_ns=sum(allowed) if allowed else None,
-        priced_ns=sum(row.priced_ns for row in rows), lost_ns=sum(lost) if lost else None,
-        expected_ns=_added(row.expected_ns for row in rows), layers=sum(row.layers for row in rows),
-        unpriced=sum(row.unpriced for row in rows), launches=sum(row.launches for row in rows), rest=True,
-    )  # fmt: skip
+        name=name,
+        measured_ns=sum(row.measured_ns for row in rows),
+        attainable_ns=sum(allowed) if allowed else None,
+        priced_ns=sum(row.priced_ns for row in rows),
+        lost_ns=sum(lost) if lost else None,
+        expected_ns=_added(row.expected_ns for row in rows),
+        layers=sum(row.layers for row in rows),
+        unpriced=sum(row.unpriced for row in rows),
+        launches=sum(row.launches for row in rows),
+        rest=True,
+    )
 
 
 def _ranked(rows: Iterable[Row]) -> list[Row]:
@@ -157,12 +163,18 @@ def _row(name: str, layers: Sequence[LayerResult], what: str = "") -> Row:
     for layer in layers:
         time[layer.bound] = time.get(layer.bound, 0) + layer.measured_ns
     return Row(
-        name=name, what=what, measured_ns=sum(layer.measured_ns for layer in layers),
+        name=name,
+        what=what,
+        measured_ns=sum(layer.measured_ns for layer in layers),
         attainable_ns=sum(layer.attainable_ns or 0 for layer in priced) if priced else None,
-        priced_ns=sum(layer.measured_ns for layer in priced), lost_ns=sum(lost) if lost else None,
-        expected_ns=_added(map(_band, layers)), bound=max(time, key=lambda bound: (time[bound], bound)) if time else "",
-        layers=len(layers), unpriced=len(layers) - len(lost), members=tuple(layer.name for layer in layers),
-    )  # fmt: skip
+        priced_ns=sum(layer.measured_ns for layer in priced),
+        lost_ns=sum(lost) if lost else None,
+        expected_ns=_added(map(_band, layers)),
+        bound=max(time, key=lambda bound: (time[bound], bound)) if time else "",
+        layers=len(layers),
+        unpriced=len(layers) - len(lost),
+        members=tuple(layer.name for layer in layers),
+    )
 
 
 def _band(layer: LayerResult) -> Band | None:

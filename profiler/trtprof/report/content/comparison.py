@@ -69,13 +69,16 @@ def _overview(comparisons: Sequence[Comparison]) -> Table:
         rows.append(Row((("  ", name(one.after.label)), after, percent, answered, Span(_asked(one), "faint"))))
     return Table(
         columns=(
-            Column(cut="middle", least=10), Column("latency", right=True, least=10),
-            Column("change", right=True, least=9), Column("answer", least=15), Column("gates"),
+            Column(cut="middle", least=10),
+            Column("latency", right=True, least=10),
+            Column("change", right=True, least=9),
+            Column("answer", least=15),
+            Column("gates"),
         ),
         rows=rows,
         title=Span(f"{text}, {first.before}" if first else text, "strong"),
         headless=True,
-    )  # fmt: skip
+    )
 
 
 def _asked(one: Comparison) -> str:
@@ -193,10 +196,13 @@ def _ledger(one: Comparison) -> list[Block]:
     made.append(Row((("  ", Span("difference", "strong")), *sums, difference, "", "")))
     title = f"from before to after; {_closes(one)}; % of the latency before"
     columns = (
-        Column("cause", most=26, cut="middle"), Column("time", right=True, least=10),
-        Column("share", right=True, gap=1), Column(most=48, where="screen"), Column("kind", where="paper"),
+        Column("cause", most=26, cut="middle"),
+        Column("time", right=True, least=10),
+        Column("share", right=True, gap=1),
+        Column(most=48, where="screen"),
+        Column("kind", where="paper"),
         Column("meaning", where="paper"),
-    )  # fmt: skip
+    )
     return [
         Heading("ledger", title, label=True, lines=None), Table(columns=columns, rows=made, headless=True),
     ]  # fmt: skip
@@ -219,15 +225,18 @@ def _parts(one: Comparison, top: int) -> Iterator[Block]:
     yield Heading("parts", title, label=True)
     yield Table(
         columns=(
-            Column("difference", right=True, least=12), Column("before", right=True, least=9),
-            Column(gap=1, least=2, where="screen"), Column("after", gap=1, least=9), Column(cut="end"),
+            Column("difference", right=True, least=12),
+            Column("before", right=True, least=9),
+            Column(gap=1, least=2, where="screen"),
+            Column("after", gap=1, least=9),
+            Column(cut="end"),
         ),
         # Nobody reads more, and each takes time.
         rows=[_part(part, kinds) for part in one.regions[: max(6 * PAPER, top)]],
         shown=top,
         paper=PAPER,
         rest=rest,
-    )  # fmt: skip
+    )
 
 
 def _part(part: RegionChange, kinds: Mapping[str, str]) -> Row:
@@ -244,11 +253,14 @@ def _part(part: RegionChange, kinds: Mapping[str, str]) -> Row:
         under.append(Under((ends[0], Span(f" {words.ARROW} ", "faint"), ends[1]), indent=14))
     return Row(
         (
-            Span(words.signed_ns(part.difference_ns), _KINDS.get(part.answer or "", "")), before, words.ARROW, after,
+            Span(words.signed_ns(part.difference_ns), _KINDS.get(part.answer or "", "")),
+            before,
+            words.ARROW,
+            after,
             (Span(part.op_types, cut="middle", least=0.4), " ", name(part.name, least=0.5)),
         ),
         tuple(under),
-    )  # fmt: skip
+    )
 
 
 # --- the rest -------------------------------------------------------------------------------

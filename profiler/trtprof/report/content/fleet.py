@@ -301,10 +301,13 @@ def _answer(one: records.FleetAnswer | None, kinds: dict[records.FleetBasis, Kin
 def _targets(found: records.Fleet) -> list[Block]:
     asked = found.requests_per_s is not None
     columns = [
-        Column("target", cut="middle", least=8, key=True), Column("does", drop=2),
-        Column("an hour", right=True, drop=1), Column("done", right=True), Column("failed", right=True),
+        Column("target", cut="middle", least=8, key=True),
+        Column("does", drop=2),
+        Column("an hour", right=True, drop=1),
+        Column("done", right=True),
+        Column("failed", right=True),
         Column("left", right=True),
-    ]  # fmt: skip
+    ]
     columns += [Column("serves", right=True), Column("busy", right=True), Column("needed", right=True)] if asked else []
     rows = []
     for one in found.targets:
@@ -341,9 +344,12 @@ def _ledger(found: records.Fleet) -> list[Block]:
     ]  # fmt: skip
     rows.append(Row(("all", hours_of(found), "", "", Bar(0, 0, 0.0))))
     columns = (
-        Column("cause", cut="end", least=16), Column("a day", right=True), Column("share", right=True, drop=2),
-        Column("of", drop=1), Column("", least=12, where="screen", drop=3),
-    )  # fmt: skip
+        Column("cause", cut="end", least=16),
+        Column("a day", right=True),
+        Column("share", right=True, drop=2),
+        Column("of", drop=1),
+        Column("", least=12, where="screen", drop=3),
+    )
     head = f"hours of targets a day, at {requests(found)}"
     return [Table(columns=columns, rows=rows, title=head), *_not_counted(found)]
 
@@ -397,13 +403,16 @@ def _wins(found: records.Fleet, shown: int) -> list[Block]:
     return [
         Table(
             columns=(
-                Column("win", right=True), Column("interval", right=True, drop=1), Column("share", right=True, drop=2),
-                Column("verdict"), Column("layers", cut="wrap", least=16),
+                Column("win", right=True),
+                Column("interval", right=True, drop=1),
+                Column("share", right=True, drop=2),
+                Column("verdict"),
+                Column("layers", cut="wrap", least=16),
             ),
             rows=rows,
             title=f"kernels by hand that win most ({len(found.wins)} of {total:,}), {what}",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _above(found: records.Fleet, shown: int) -> Table:

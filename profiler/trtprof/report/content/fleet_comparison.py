@@ -34,9 +34,11 @@ PAPER = 20  # The same of a document that can fold the others
 MOST = 300  # Rows of a list at most: nobody reads more, and other formats have all
 
 _KINDS: dict[str, Kind] = {
-    **dict.fromkeys(words.WORSE, "worse"), **dict.fromkeys(words.BETTER, "better"),
-    "estimate rose": "estimate", "estimate fell": "estimate",
-}  # fmt: skip
+    **dict.fromkeys(words.WORSE, "worse"),
+    **dict.fromkeys(words.BETTER, "better"),
+    "estimate rose": "estimate",
+    "estimate fell": "estimate",
+}
 _LISTS: tuple[tuple[str, tuple[FleetOutcome, ...]], ...] = (
     ("slower", ("slower",)),
     ("faster", ("faster",)),
@@ -115,15 +117,18 @@ def _by(found: FleetComparison, by: str, title: str, top: int) -> Iterator[Block
     yield Heading(title, moved, label=True)
     yield Table(
         columns=(
-            Column(by, cut="middle", least=12, most=40), Column("cells", right=True),
-            Column("up", right=True, least=4, drop=2), Column("down", right=True, least=4, drop=2),
-            Column("mean", right=True), Column("95 %", drop=1),
+            Column(by, cut="middle", least=12, most=40),
+            Column("cells", right=True),
+            Column("up", right=True, least=4, drop=2),
+            Column("down", right=True, least=4, drop=2),
+            Column("mean", right=True),
+            Column("95 %", drop=1),
         ),
         rows=[_group(each) for each in groups[:MOST]],
         shown=shown,
         paper=max(shown, PAPER),
         rest=_rest(len(groups)),
-    )  # fmt: skip
+    )
 
 
 def _group(one: FleetGroupChange) -> Row:
@@ -164,10 +169,13 @@ def _cells(found: FleetComparison, title: str, answers: Sequence[FleetOutcome], 
     note = f"{number}; computed, not measured" if estimates else f"{number} beyond noise"
     yield Heading(title, f"{note}; largest change first", label=True)
     columns = [
-        Column("change", right=True, least=10), Column("95 %", drop=1), Column("before, after", right=True, drop=2),
-        Column("model", cut="middle", least=12), Column("on", cut="middle", least=6),
+        Column("change", right=True, least=10),
+        Column("95 %", drop=1),
+        Column("before, after", right=True, drop=2),
+        Column("model", cut="middle", least=12),
+        Column("on", cut="middle", least=6),
         Column("size", cut="middle", least=14, most=28),
-    ]  # fmt: skip
+    ]
     rows = [_cell(cell) for cell in cells[:MOST]]
     if estimates:  # which have no interval
         del columns[1]
@@ -183,11 +191,14 @@ def _cell(cell: FleetCellChange) -> Row:
     return Row(
         (
             Span(words.percent(cell.ratio, cell.low, cell.high), kind),
-            Span(words.interval(cell.ratio, cell.low, cell.high), "faint"), f"{before} {_comparison.ARROW} {after}",
-            name(cell.model), name(cell.target), Span(words.size(cell), "faint"),
+            Span(words.interval(cell.ratio, cell.low, cell.high), "faint"),
+            f"{before} {_comparison.ARROW} {after}",
+            name(cell.model),
+            name(cell.target),
+            Span(words.size(cell), "faint"),
         ),
         under,
-    )  # fmt: skip
+    )
 
 
 def _gone(found: FleetComparison, top: int) -> Iterator[Block]:
@@ -247,14 +258,17 @@ def _kernels(found: FleetComparison, top: int) -> Iterator[Block]:
         )
     yield Table(
         columns=(
-            Column("times"), Column("of all cells", right=True, drop=1), Column("kernels", cut="middle", least=10),
-            Column("dtype", drop=2), Column("on"),
+            Column("times"),
+            Column("of all cells", right=True, drop=1),
+            Column("kernels", cut="middle", least=10),
+            Column("dtype", drop=2),
+            Column("on"),
         ),
         rows=rows,
         shown=top,
         paper=PAPER,
         rest=_rest(len(found.kernels)),
-    )  # fmt: skip
+    )
 
 
 def _causes(found: FleetComparison, top: int) -> Iterator[Block]:
@@ -267,9 +281,12 @@ def _causes(found: FleetComparison, top: int) -> Iterator[Block]:
         ends = (name(one.model), " " if one.model else "", name(words.cause(one)))
         rows.append(Row((("  ", Span(one.what, "strong")), ends, words.cause_counts(one))))
     yield Table(
-        columns=(Column("what"), Column("from, to", cut="middle", least=12), Column("cells", cut="wrap")), rows=rows,
-        shown=top, paper=PAPER, rest=_rest(len(found.causes)),
-    )  # fmt: skip
+        columns=(Column("what"), Column("from, to", cut="middle", least=12), Column("cells", cut="wrap")),
+        rows=rows,
+        shown=top,
+        paper=PAPER,
+        rest=_rest(len(found.causes)),
+    )
     for at, model in enumerate(found.renames[:top]):
         same = f", the same content, {count(model.cells, 'cell')}"
         said = (name(model.before), f" {_comparison.ARROW} ", name(model.after), same)

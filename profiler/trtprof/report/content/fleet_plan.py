@@ -72,10 +72,15 @@ def _targets(found: FleetPlan, options: ReportOptions) -> Table:
     rows = [Row(_target(each)) for each in found.targets]
     claimed = any(each.claimed for each in found.targets)
     columns = (
-        Column("target", cut="middle", least=12, key=True), Column("is"), Column("cells", right=True),
-        Column("done", right=True), Column("failed", right=True), Column("left", right=True),
-        Column("under way", right=True, drop=0 if claimed else 1), Column("time left", right=True, kind="estimate"),
-    )  # fmt: skip
+        Column("target", cut="middle", least=12, key=True),
+        Column("is"),
+        Column("cells", right=True),
+        Column("done", right=True),
+        Column("failed", right=True),
+        Column("left", right=True),
+        Column("under way", right=True, drop=0 if claimed else 1),
+        Column("time left", right=True, kind="estimate"),
+    )
     return Table(columns=columns, rows=rows, shown=options.top)
 
 
@@ -114,7 +119,10 @@ def _sample(found: FleetPlan) -> Iterator[Block]:
     left = sum(each.left for each in found.targets)
     yield Heading("What comes next", f"{len(found.sample):,} of {count(left, 'cell')} that are left")
     columns = (
-        Column("model", cut="middle", least=12), Column("target"), Column("precision"), Column("size", cut="wrap"),
-    )  # fmt: skip
+        Column("model", cut="middle", least=12),
+        Column("target"),
+        Column("precision"),
+        Column("size", cut="wrap"),
+    )
     rows = [Row((name(each.model), name(each.target), each.precision, prose(each.size))) for each in found.sample]
     yield Table(columns=columns, rows=rows)

@@ -180,11 +180,16 @@ def _figures(spec: GpuSpec) -> Iterator[tuple[str, str, Figure]]:
 def _with_unit(name: str, figure: Figure) -> str:
     value = figure.value
     texts = {
-        "SMs": f"{value:g}", "boost clock": f"{value:g} MHz", "tensor clock": f"{value:g} MHz",
-        "memory": f"{value / (1 << 30):.4g} GiB", "L2": f"{value / (1 << 20):.4g} MiB",
-        "bandwidth": f"{value / 1e9:.6g} GB/s", "L2 bandwidth": f"{value / 1e9:.6g} GB/s", "power": f"{value:g} W",
+        "SMs": f"{value:g}",
+        "boost clock": f"{value:g} MHz",
+        "tensor clock": f"{value:g} MHz",
+        "memory": f"{value / (1 << 30):.4g} GiB",
+        "L2": f"{value / (1 << 20):.4g} MiB",
+        "bandwidth": f"{value / 1e9:.6g} GB/s",
+        "L2 bandwidth": f"{value / 1e9:.6g} GB/s",
+        "power": f"{value:g} W",
         "launch": f"{value / 1000:g} us",
-    }  # fmt: skip
+    }
     # Operations on integers are no FLOP, but what is counted is the same.
     unit = "TOP/s" if name.startswith(("int", "uint")) else "TFLOP/s"
     return texts.get(name, f"{value / 1e12:.4g} {unit}")

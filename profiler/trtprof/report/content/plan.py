@@ -103,13 +103,17 @@ def _heading(plan: records.EnginePlan, names: Mapping[str, str], bindings: Seque
     facts, summary = plan.facts, plan.summary
     build = "" if facts.build_ns is None else format_ns(facts.build_ns)
     told: list[tuple[str, Sequence[str]]] = [
-        ("engine", [engine_text(facts)]), ("plan", [facts.era]), ("precision", [facts.precision]),
-        ("build", [f"taken from the cache; it took {build}" if build and facts.cached else build]), ("", []),
+        ("engine", [engine_text(facts)]),
+        ("plan", [facts.era]),
+        ("precision", [facts.precision]),
+        ("build", [f"taken from the cache; it took {build}" if build and facts.cached else build]),
+        ("", []),
         ("layers", [layers_text(facts, summary)]),
         ("nodes", [fates_text(fates_of(plan.fates)) or "no model was given to lead layers back to"]),
-        ("matched", [match_text(summary) if summary.by_match else ""]), ("work", [_work_text(plan.works)]),
+        ("matched", [match_text(summary) if summary.by_match else ""]),
+        ("work", [_work_text(plan.works)]),
         ("look at", worth_a_look(summary, names) or ["nothing: no finding below"]),
-    ]  # fmt: skip
+    ]
     for label, texts in told:
         if not label:
             yield from bindings

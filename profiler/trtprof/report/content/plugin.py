@@ -102,13 +102,17 @@ def _computes(brief: records.PluginBrief) -> Iterator[Block]:
     if brief.tensors:
         yield Table(
             columns=(
-                Column("operand", key=True), Column("role", drop=3), Column("dtype"),
-                Column("shape", cut="middle", least=8), Column("size", right=True, drop=1), Column("layout", drop=2),
+                Column("operand", key=True),
+                Column("role", drop=3),
+                Column("dtype"),
+                Column("shape", cut="middle", least=8),
+                Column("size", right=True, drop=1),
+                Column("layout", drop=2),
                 Column("in the model", cut="start", drop=4),
             ),
             rows=list(map(_tensor, brief.tensors)),
             title="tensors, dense and row-major where no layout says otherwise",
-        )  # fmt: skip
+        )
 
 
 def _tensor(one: records.BriefTensor) -> Row:
@@ -198,12 +202,15 @@ def _beside(brief: records.PluginBrief) -> Iterator[Block]:
     if brief.neighbours:
         yield Table(
             columns=(
-                Column("op", least=5), Column("side", drop=2), Column("in it"),
-                Column("crosses", right=True, drop=1, kind="estimate"), Column("node", cut="start", least=10),
+                Column("op", least=5),
+                Column("side", drop=2),
+                Column("in it"),
+                Column("crosses", right=True, drop=1, kind="estimate"),
+                Column("node", cut="start", least=10),
             ),
             rows=list(map(_neighbour, brief.neighbours)),
             title="what works element by element beside it, and whether the kernel computes it",
-        )  # fmt: skip
+        )
 
 
 def _neighbour(one: records.Neighbour) -> Row:
@@ -305,24 +312,30 @@ _STEPS = {
 def _checks(check: records.PluginCheck) -> Iterator[Block]:
     yield Table(
         columns=(
-            Column("check", key=True, least=12), Column("verdict"), Column("cases", right=True),
-            Column("time", right=True, drop=1), Column("what", cut="end", least=28, drop=2),
+            Column("check", key=True, least=12),
+            Column("verdict"),
+            Column("cases", right=True),
+            Column("time", right=True, drop=1),
+            Column("what", cut="end", least=28, drop=2),
         ),
         rows=list(map(_check, check.steps)),
         title="checks that need no GPU",
-    )  # fmt: skip
+    )
     if check.numerics:
         yield Notes(tuple(_numerics(check.numerics)))
     if check.traffic:
         yield Table(
             columns=(
-                Column("tactic", right=True, key=True), Column("predicted", right=True, kind="estimate"),
-                Column("counted", right=True), Column("asked of L1", right=True, drop=2),
-                Column("conflicts", right=True, drop=1), Column("shapes", cut="end", drop=3),
+                Column("tactic", right=True, key=True),
+                Column("predicted", right=True, kind="estimate"),
+                Column("counted", right=True),
+                Column("asked of L1", right=True, drop=2),
+                Column("conflicts", right=True, drop=1),
+                Column("shapes", cut="end", drop=3),
             ),
             rows=list(map(_traffic, check.traffic)),
             title="bytes of DRAM: distinct sectors of 32 bytes",
-        )  # fmt: skip
+        )
 
 
 def _check(step: records.CheckStep) -> Row:
@@ -460,12 +473,16 @@ def _sides(found: records.PluginBench) -> Iterator[Block]:
     if rows:
         yield Table(
             columns=(
-                Column("of", key=True, least=6), Column("side", cut="end", least=15), Column("median", right=True),
-                Column("n", right=True, drop=1), Column("gain", right=True), Column("interval", drop=2),
+                Column("of", key=True, least=6),
+                Column("side", cut="end", least=15),
+                Column("median", right=True),
+                Column("n", right=True, drop=1),
+                Column("gain", right=True),
+                Column("interval", drop=2),
             ),
             rows=rows,
             title="measured; a gain of 2x is twice as fast",
-        )  # fmt: skip
+        )
     if len(found.raced_ns) > 1:
         fastest = sorted(found.raced_ns.items(), key=lambda one: (one[1], one[0]))
         yield Table(

@@ -275,10 +275,13 @@ def _compared(found: records.Prediction) -> list[Block]:
             f"{efficient}, {energy} an inference at its power limit",
         )
     columns = (
-        _key(found), Column("bound", right=True), Column("expected", right=True, kind="estimate"),
-        Column(BAND, right=True, kind="estimate"), Column("the rest", right=True),
+        _key(found),
+        Column("bound", right=True),
+        Column("expected", right=True, kind="estimate"),
+        Column(BAND, right=True, kind="estimate"),
+        Column("the rest", right=True),
         *(Column(head, right=True) for head in heads),
-    )  # fmt: skip
+    )
     return [Table(columns=columns, rows=rows, stack=True), Notes((*verdict, *_forecast_notes(found)))]
 
 
@@ -473,12 +476,15 @@ def _why_on(gpu: records.LayerOnGpu, covered: float) -> Section:
     rows = [Row((row.gpu, row.dtype, format_ns(row.ns), row.source, prose(row.shape))) for row in gpu.nearest]
     table = Table(
         columns=(
-            Column("measured on"), Column("dtype"), Column("time", right=True, kind="fact"), Column("by"),
+            Column("measured on"),
+            Column("dtype"),
+            Column("time", right=True, kind="fact"),
+            Column("by"),
             Column("its shape", cut="wrap"),
         ),
         rows=rows,
         title="most like it",
-    )  # fmt: skip
+    )
     nothing = Notes(("nothing like it was measured",))
     return Section(
         title=gpu.name, blocks=(Heading(f"{gpu.name}{runs}"), Pairs(tuple(pairs)), table if rows else nothing)

@@ -72,9 +72,15 @@ def document(found: Run, options: ReportOptions) -> Document:
     rest = sections(
         page.asked(page.ledger(), f"From ideal to measured: {page.closes()}", shown=options.ledger),
         page.asked(page.findings(), page.counted(), shown=options.top is not None),
-        page.asked([marks()], "", shown=options.ledger or options.top is not None, place=9), page.roofline(),
-        page.candidates(), page.counters(), page.unattributed(), page.plan(), page.listed(), page.basis(),
-    )  # fmt: skip
+        page.asked([marks()], "", shown=options.ledger or options.top is not None, place=9),
+        page.roofline(),
+        page.candidates(),
+        page.counters(),
+        page.unattributed(),
+        page.plan(),
+        page.listed(),
+        page.basis(),
+    )
     title = _screen.title(found)
     if options.top is None:
         return Document(title=title, labels=_LABEL, fit=page.fitted, sections=rest)

@@ -120,9 +120,12 @@ def _under(rung: Rung) -> Iterator[Under]:
         yield Under(prose(rung.reason), "", 2, indent=4)
     if rung.nodes:
         yield Under(
-            Span("", "", "end", items=rung.nodes), f"{len(rung.nodes)} gone, {rung.added} new:", None, indent=4,
+            Span("", "", "end", items=rung.nodes),
+            f"{len(rung.nodes)} gone, {rung.added} new:",
+            None,
+            indent=4,
             whole=True,
-        )  # fmt: skip
+        )
     for check in rung.checks:
         if not check.matches or check.reason:
             yield Under(check.reason, f"{check.inputs}:", None, indent=4, whole=True)

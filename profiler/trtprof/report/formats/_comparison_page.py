@@ -94,11 +94,14 @@ def _bars(one: Comparison) -> _Bars:
     drawn = words.waterfall(one.ledger)
     bars = tuple(
         _Bar(
-            step.row, 100 * min(step.start, step.end), 100 * abs(step.end - step.start), 100 * step.end,
+            step.row,
+            100 * min(step.start, step.end),
+            100 * abs(step.end - step.start),
+            100 * step.end,
             f"d-{step.row.kind} {_direction(step.row.ns)}",
         )
         for step in drawn.steps
-    )  # fmt: skip
+    )
     total = sum(row.ns for row in one.ledger)
     left, width = 100 * min(drawn.zero, drawn.end), 100 * abs(drawn.end - drawn.zero)
     return _Bars(bars, 100 * drawn.zero, left, width, f"d-fact {_direction(total)}")
@@ -134,10 +137,14 @@ def _axis(one: Comparison) -> _Axis:
         return 100 * (ns - start) / (end - start)
 
     return _Axis(
-        ticks=tuple((at(ns), label) for ns, label in _ticks(start, end)), before=at(before), after=at(after),
+        ticks=tuple((at(ns), label) for ns, label in _ticks(start, end)),
+        before=at(before),
+        after=at(after),
         runs_before=tuple(map(at, sorted(one.before.medians_ns))),
-        runs_after=tuple(map(at, sorted(one.after.medians_ns))), low=at(low), high=at(high),
-    )  # fmt: skip
+        runs_after=tuple(map(at, sorted(one.after.medians_ns))),
+        low=at(low),
+        high=at(high),
+    )
 
 
 def _ticks(start: float, end: float) -> list[tuple[float, str]]:

@@ -108,11 +108,14 @@ def _axis(items: Sequence[Any]) -> _Axis:
 
     lines = [
         _Line(
-            each, at(_log(each.ratio)), at(_log(each.low or each.ratio)), at(_log(each.high or each.ratio)),
+            each,
+            at(_log(each.ratio)),
+            at(_log(each.low or each.ratio)),
+            at(_log(each.high or each.ratio)),
             _style(each),
         )
         for each in items
-    ]  # fmt: skip
+    ]
     ticks = [(at(_log(ratio)), _growth(ratio)) for ratio in _ticks(math.exp(low), math.exp(high))]
     return _Axis(tuple(lines), at(0.0), tuple(ticks))
 

@@ -53,9 +53,12 @@ def render_image(found: OpSweep, suffix: str) -> bytes:
         axes: list[Axes] = list(figure.subplots(1, 1 + len(panels), squeeze=False)[0])
         for index, (label, level) in enumerate(ridge_lines(found)):
             axes[0].axhline(
-                level, color="0.35", linestyle=("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)))[index % 4], linewidth=1.0,
+                level,
+                color="0.35",
+                linestyle=("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)))[index % 4],
+                linewidth=1.0,
                 label=f"{label} {number_text(level)}",
-            )  # fmt: skip
+            )
         _draw(axes[0], found, work, "intensity, FLOP/byte")
         for (title, lines), ax in zip(panels, axes[1:], strict=True):
             in_us = [line._replace(values=tuple(value / 1e3 for value in line.values)) for line in lines]
@@ -81,9 +84,13 @@ def _draw(ax: Axes, found: OpSweep, lines: Sequence[Series], title: str) -> None
     for index, line in enumerate(lines[:DRAWN]):
         xs = [numbers[place] if numeric else place for place in line.places]
         ax.plot(
-            xs, line.values, color=f"C{index}", linewidth=1.2, label=line.label or None,
+            xs,
+            line.values,
+            color=f"C{index}",
+            linewidth=1.2,
+            label=line.label or None,
             marker="" if any(line.bounds) else ".",
-        )  # fmt: skip
+        )
         for x, value, bound in zip(xs, line.values, line.bounds, strict=False):
             if bound:
                 ax.plot([x], [value], color=f"C{index}", marker=_MARKERS.get(bound, "x"), markersize=5, linestyle="")

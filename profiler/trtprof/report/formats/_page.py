@@ -29,7 +29,9 @@ def page_data(run: records.Run) -> dict[str, Any]:
     ceilings = run.ceilings
     data = {
         "rows": {
-            "layers": len(run.layers), "nodes": len(run.nodes), "kernels": len(kernels),
+            "layers": len(run.layers),
+            "nodes": len(run.nodes),
+            "kernels": len(kernels),
             "unattributed": len(run.kernels_unattributed),
         },
         "device": {"kind": run.device.kind},
@@ -38,9 +40,12 @@ def page_data(run: records.Run) -> dict[str, Any]:
         },
         "engine": run.plan is not None,
         "ceilings": {
-            "origin": ceilings.origin, "best": msgspec.to_builtins(ceilings.best, order="deterministic"),
+            "origin": ceilings.origin,
+            "best": msgspec.to_builtins(ceilings.best, order="deterministic"),
             "attainable": msgspec.to_builtins(ceilings.attainable, order="deterministic"),
-            "cache_bytes": ceilings.cache_bytes, "threads": ceilings.threads, "launch_ns": ceilings.launch_ns,
+            "cache_bytes": ceilings.cache_bytes,
+            "threads": ceilings.threads,
+            "launch_ns": ceilings.launch_ns,
         },
         "latency_ns": run.latency.median_ns,
         "end_to_end": bool(run.latency.n or not run.latency.median_ns),
@@ -56,7 +61,10 @@ def page_data(run: records.Run) -> dict[str, Any]:
         "nodes": _nodes(run.nodes, text, layer_at),
         "findings": [
             {
-                "code": finding.code, "title": finding.title, "kind": finding.kind, "lost_ns": finding.lost_ns,
+                "code": finding.code,
+                "title": finding.title,
+                "kind": finding.kind,
+                "lost_ns": finding.lost_ns,
                 "layers": [layer_at[name] for name in finding.layers if name in layer_at],
             }
             for finding in run.findings
@@ -64,7 +72,7 @@ def page_data(run: records.Run) -> dict[str, Any]:
         "timeline": None if run.timeline is None else _timeline(run.timeline, text, layer_at),
         "graph": None if run.graph is None else _graph(run.graph, text, layer_at),
         "memory": None if run.memory is None else _memory(run.memory, text),
-    }  # fmt: skip
+    }
     return {"text": text.all, **data}
 
 
@@ -184,15 +192,23 @@ def _timeline(timeline: records.Timeline, text: _Texts, layer_at: dict[str, int]
 
 def _graph(graph: records.RunGraph, text: _Texts, layer_at: dict[str, int]) -> dict[str, Any]:
     return {
-        "layers": [text(name) for name in graph.layers], "places": [layer_at.get(name, -1) for name in graph.layers],
-        "layer_from": list(graph.layer_from), "layer_to": list(graph.layer_to),
-        "tensor": [text(name) for name in graph.tensor], "nbytes": list(graph.nbytes),
-        "node_from": list(graph.node_from), "node_to": list(graph.node_to), "dtype": _texts(graph.dtype, text),
-    }  # fmt: skip
+        "layers": [text(name) for name in graph.layers],
+        "places": [layer_at.get(name, -1) for name in graph.layers],
+        "layer_from": list(graph.layer_from),
+        "layer_to": list(graph.layer_to),
+        "tensor": [text(name) for name in graph.tensor],
+        "nbytes": list(graph.nbytes),
+        "node_from": list(graph.node_from),
+        "node_to": list(graph.node_to),
+        "dtype": _texts(graph.dtype, text),
+    }
 
 
 def _memory(memory: records.RunMemory, text: _Texts) -> dict[str, Any]:
     return {
-        "live": list(memory.live), "peak_at": memory.peak_at, "tensor": [text(name) for name in memory.tensor],
-        **{name: list(getattr(memory, name)) for name in ("nbytes", "first", "last")}, "unknown": memory.unknown,
-    }  # fmt: skip
+        "live": list(memory.live),
+        "peak_at": memory.peak_at,
+        "tensor": [text(name) for name in memory.tensor],
+        **{name: list(getattr(memory, name)) for name in ("nbytes", "first", "last")},
+        "unknown": memory.unknown,
+    }

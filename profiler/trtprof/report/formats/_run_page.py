@@ -44,9 +44,16 @@ def render(run: Run) -> str:
 
     templates = environment()
     templates.filters.update(
-        ns=units.format_ns, bytes=units.format_bytes, flops=units.format_flops, percent=units.format_percent,
-        signed=signed_percent, rate=units.format_rate, tensor=tensor_text, count=count, ceiling=ceiling_name,
-    )  # fmt: skip
+        ns=units.format_ns,
+        bytes=units.format_bytes,
+        flops=units.format_flops,
+        percent=units.format_percent,
+        signed=signed_percent,
+        rate=units.format_rate,
+        tensor=tensor_text,
+        count=count,
+        ceiling=ceiling_name,
+    )
     plain(run)  # what no JSON can hold is told before anything is written
     style, script, theme = asset("app.css"), asset("app.js"), asset("theme.js")
     layers = {layer.name: rank for rank, layer in reversed(list(enumerate(run.layers, 1)))}

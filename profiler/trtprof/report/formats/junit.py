@@ -149,12 +149,18 @@ def _add_verdict(suite: ET.Element, run: Run) -> None:
 def _of_run(run: Run, options: ReportOptions) -> dict[str, object]:
     sums = headline(run)
     return {
-        "model": run.model.name, "model.sha256": run.model.sha256, "backend": run.backend.name,
-        "device": run.device.name, **{f"version.{name}": version for name, version in sorted(run.versions.items())},
-        latency_name(run): run.latency.median_ns, "latency_p99_ns": run.latency.p99_ns if run.latency.n else None,
-        "samples": run.latency.n, "estimate.attainable_ns": sums.attainable_ns, "estimate.of_roof": sums.of_roof,
+        "model": run.model.name,
+        "model.sha256": run.model.sha256,
+        "backend": run.backend.name,
+        "device": run.device.name,
+        **{f"version.{name}": version for name, version in sorted(run.versions.items())},
+        latency_name(run): run.latency.median_ns,
+        "latency_p99_ns": run.latency.p99_ns if run.latency.n else None,
+        "samples": run.latency.n,
+        "estimate.attainable_ns": sums.attainable_ns,
+        "estimate.of_roof": sums.of_roof,
         "run_folder": options.file,
-    }  # fmt: skip
+    }
 
 
 def _add_properties(parent: ET.Element, values: dict[str, object]) -> None:

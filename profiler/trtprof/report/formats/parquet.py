@@ -22,8 +22,12 @@ def render(found: Record, options: ReportOptions) -> bytes:
 
     table = tables.table_of(options.table, type(found))
     types = {
-        "str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "list": pa.list_(pa.string()),
-    }  # fmt: skip
+        "str": pa.string(),
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "bool": pa.bool_(),
+        "list": pa.list_(pa.string()),
+    }
     described = table.columns(found)
     fields = [
         pa.field(

@@ -110,23 +110,36 @@ def _layer_args(layer: LayerResult | None, device: Literal["cpu", "gpu"]) -> dic
     if layer is None:
         return {}
     args: dict[str, Any] = {
-        "op_type": visible(layer.op_type), "role": visible(layer.role),
-        "nodes": [visible(node) for node in layer.nodes], "match": layer.match, "measured_ns": layer.measured_ns,
-        "shapes": visible(layer.shapes), "dtype": visible(layer.dtype),
-    }  # fmt: skip
+        "op_type": visible(layer.op_type),
+        "role": visible(layer.role),
+        "nodes": [visible(node) for node in layer.nodes],
+        "match": layer.match,
+        "measured_ns": layer.measured_ns,
+        "shapes": visible(layer.shapes),
+        "dtype": visible(layer.dtype),
+    }
     estimate = {
-        "ideal_ns": layer.ideal_ns, "attainable_ns": layer.attainable_ns, "lost_ns": layer.lost_ns,
-        "bound": bound_name(layer.bound, device), "flops": layer.flops, "bytes": layer.bytes,
-    }  # fmt: skip
+        "ideal_ns": layer.ideal_ns,
+        "attainable_ns": layer.attainable_ns,
+        "lost_ns": layer.lost_ns,
+        "bound": bound_name(layer.bound, device),
+        "flops": layer.flops,
+        "bytes": layer.bytes,
+    }
     args["estimate"] = {name: value for name, value in estimate.items() if value is not None}
     return {name: value for name, value in args.items() if value not in ("", [])}
 
 
 def _nodes_slice(tid: int, layer: LayerResult, start_ns: int, dur_ns: int) -> Event:
     return _slice(
-        NODES, tid, _last_node(layer), "node", start_ns, dur_ns,
+        NODES,
+        tid,
+        _last_node(layer),
+        "node",
+        start_ns,
+        dur_ns,
         {"nodes": [visible(node) for node in layer.nodes], "layer": visible(layer.name), "match": layer.match},
-    )  # fmt: skip
+    )
 
 
 # --- as captured ----------------------------------------------------------------------------
@@ -215,9 +228,13 @@ def _kernel(run: Run, match: Match, start_ns: int) -> tuple[Event, int]:
     """A kernel with all its launches of one inference as one slice, and how long that is."""
     dur_ns = match.total_ns // run.profiled.n if run.profiled.n else match.median_ns
     args: dict[str, Any] = {
-        "dur_ns": dur_ns, "median_ns": match.median_ns, "total_ns": match.total_ns, "launches": match.count,
-        "inferences": run.profiled.n, "match": match.confidence,
-    }  # fmt: skip
+        "dur_ns": dur_ns,
+        "median_ns": match.median_ns,
+        "total_ns": match.total_ns,
+        "launches": match.count,
+        "inferences": run.profiled.n,
+        "match": match.confidence,
+    }
     if match.layer is not None:
         args["layer"] = visible(match.layer)
     return _slice(DEVICE, 1, match.kernel, "kernels", start_ns, dur_ns, args), dur_ns

@@ -168,8 +168,10 @@ def max_unpool(op: Op, x: Shape) -> Made:
         return [made(dtype(op), joined(op, asked[0], asked[1], asked[2:]))]
     kernel: Shape = integers(op, "kernel_shape") or ("?",) * rank
     strides, pads = integers(op, "strides") or (1,) * rank, _pads(op, rank)
-    found = [plus(times(plus(dim, -1), strides[at]), size, -pads[at] - pads[rank + at])
-             for at, (dim, size) in enumerate(zip(spatial, kernel, strict=True))]  # fmt: skip
+    found = [
+        plus(times(plus(dim, -1), strides[at]), size, -pads[at] - pads[rank + at])
+        for at, (dim, size) in enumerate(zip(spatial, kernel, strict=True))
+    ]
     return [made(dtype(op), joined(op, batch, channels, found))]
 
 
