@@ -6,9 +6,9 @@ import json
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -16,8 +16,12 @@ import numpy as np
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.capture.nsys._tables import Columns, compact
 
+if TYPE_CHECKING:
+    import adbc_driver_sqlite.dbapi as adbc
+
 _MAGIC = b"SQLite format 3\0"
 _BUSY_SECONDS = 2.0
+_BATCH_ROWS = "16384"
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 _TO_EXPORT = "export a capture: nsys export --type sqlite FILE.nsys-rep"
 _EXPORT = "nsys export --type sqlite --output {stem}.sqlite {name}"
@@ -39,8 +43,9 @@ _DTYPES = {
 class TraceFile:
     """An open export; ``tables`` holds the columns of each table."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, bulk: adbc.Connection) -> None:
         self.path = path
+        self._bulk = bulk
         self._connection = connection
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -80,27 +85,29 @@ class TraceFile:
     def read(self, names: Iterable[str], *queries: str, texts: dict[bytes, int] | None = None) -> Columns:
         """The integers of the rows of some queries, one behind the other, ``[rows]`` by name.
 
-        Where ``texts`` is given a text becomes the number that it has there.
+        The column ``text`` holds texts, which become the numbers that they have in ``texts``.
         """
-        names = tuple(names)
-        query = " UNION ALL ".join(filter(None, queries))
-        narrow = [_DTYPES.get(name, "int64") for name in names]
-        lenient = self._connection.text_factory
-        if texts is not None:
-            self._connection.text_factory = texts.__getitem__
+        import pyarrow as pa
+
+        parts = {name: [np.empty(0, _DTYPES.get(name, "int64"))] for name in names}
         try:
-            for dtypes in (narrow, ["int64"] * len(names)):
-                dtype = np.dtype(list(zip(names, dtypes, strict=True)))
-                try:
-                    rows = np.fromiter(self._connection.execute(query) if query else (), dtype)
-                except OverflowError:
-                    continue
-                return {name: compact(rows[name], kept) for name, kept in zip(names, narrow, strict=True)}
-        except (TypeError, ValueError):
-            pass
-        finally:
-            self._connection.text_factory = lenient
-        raise self._look_alike("a column holds something else than integers")
+            for query in filter(None, queries):
+                with self._bulk.cursor(adbc_stmt_kwargs={"adbc.sqlite.query.batch_rows": _BATCH_ROWS}) as cursor:
+                    cursor.execute(query)
+                    for batch in cursor.fetch_record_batch():
+                        for (name, part), column in zip(parts.items(), batch.columns, strict=True):
+                            if name == "text" and texts is not None:
+                                words = column.cast(pa.string()).cast(pa.binary()).dictionary_encode()
+                                keys = np.array([texts[word] for word in words.dictionary.to_pylist()], np.int64)
+                                part.append(keys[words.indices.to_numpy()])
+                            else:
+                                whole = column.cast(pa.int64(), safe=False).to_numpy()
+                                part.append(compact(whole, _DTYPES.get(name, "int64")).copy())
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, pa.ArrowInvalid) or "mismatch" in str(error):
+                raise self._look_alike("a column holds something else than integers") from None
+            raise _explained(self.path, str(error)) from None
+        return {name: np.concatenate(parts.pop(name)) for name in list(parts)}
 
     def strings(self, ids: Iterable[int]) -> dict[int, str]:
         """The strings of ids of StringIds, as far as they are there."""
@@ -120,10 +127,13 @@ class TraceFile:
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceFile]:
     """Open an export to read, and see the same state of it throughout."""
+    import adbc_driver_sqlite.dbapi as adbc
+
     try:
-        connection = _connect(path, write_ahead=_check_head(path))
-        try:
-            trace = TraceFile(path, connection)
+        connection, address = _connect(path, write_ahead=_check_head(path))
+        # Both to the end: POSIX drops the locks of a process on a file with the first of its handles that is closed.
+        with closing(connection), adbc.connect(address) as bulk:
+            trace = TraceFile(path, connection, bulk)
             if not any(name in _OWN_TABLES or name.startswith(_OWN_PREFIX) for name in trace.tables):
                 named = ", ".join(sorted(trace.tables)[:5])
                 raise UsageError(
@@ -132,12 +142,10 @@ def open_trace(path: Path) -> Iterator[TraceFile]:
                     fix=_TO_EXPORT,
                 )
             yield trace
-        finally:
-            connection.close()
     except UnicodeDecodeError as error:
         # What Python makes of a message of SQLite that quotes bytes of a damaged schema.
         raise _explained(path, bytes(error.object).decode("utf-8", "replace")) from None
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, adbc.Error) as error:
         raise _explained(path, str(error)) from None
 
 
@@ -194,8 +202,8 @@ def _a_report(path: Path, suffix: str) -> UsageError:
     )
 
 
-def _connect(path: Path, *, write_ahead: bool) -> sqlite3.Connection:
-    """A connection that reads one state of the file.
+def _connect(path: Path, *, write_ahead: bool) -> tuple[sqlite3.Connection, str]:
+    """A connection that reads one state of the file, and the address that it opened.
 
     With locks first, to see a writer; without them where SQLite cannot lock (a network drive) or would make files
     beside this one (a write-ahead log that is empty), unless there is a log that then would be left out.
@@ -205,9 +213,8 @@ def _connect(path: Path, *, write_ahead: bool) -> sqlite3.Connection:
     modes = ("&immutable=1",) if write_ahead else ("", "&immutable=1")
     failure: sqlite3.OperationalError | None = None
     for mode in ("",) if unfinished else modes:
-        connection = sqlite3.connect(
-            f"file:{quote(str(path.resolve()))}?mode=ro{mode}", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
-        )
+        address = f"file:{quote(str(path.resolve()))}?mode=ro{mode}"
+        connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -220,12 +227,14 @@ def _connect(path: Path, *, write_ahead: bool) -> sqlite3.Connection:
             connection.close()
             raise
         else:
-            return connection
+            return connection, address
     raise failure or sqlite3.OperationalError("unable to open database file")
 
 
 def _explained(path: Path, why: str) -> UsageError:
     """What an error of SQLite means for the file."""
+    # The driver of Arrow says what it did, then what SQLite said, then its query.
+    why = (why.partition("query: ")[2] or why).partition("\n")[0]
     if "locked" in why or "busy" in why:
         return UsageError(f"{path} is being written", why=why, fix="wait until nsys export is done, then try again")
     if "unable to open" in why or "readonly" in why or "read-only" in why:

@@ -104,7 +104,8 @@ _RANGE = {
     "event": "eventType:59",
     "tid": "globalTid:0",
     "domain": "domainId:0",
-    "name": "text|textId:-1",
+    "name": "textId:-1",
+    "text": "text:''",
 }
 _NODE = {
     "graph_node": "graphNodeId:0",
@@ -301,10 +302,13 @@ def _ranges(trace: TraceFile, part: _Part, work: Columns, calls: Columns, notes:
         launched = calls["start_ns"][_launched(calls, work)].tolist()
         where += [f"start < {part.window[1]}", f'("end" IS NULL OR "end" >= {min([part.window[0], *launched])})']
     # Ids of strings are not negative, so texts that stand in their row get keys below.
-    texts: dict[bytes, int] = defaultdict(lambda: -2 - len(texts))
+    texts: dict[bytes, int] = defaultdict(lambda: -1 - len(texts), {b"": -1})
     ranges = trace.read(_RANGE, trace.select(NVTX, _RANGE, where), texts=texts)
     made = {name: spec for name, spec in _RANGE.items() if name != "end_ns"}
     making = trace.read(made, trace.select(NVTX, made, [f"eventType = {_DOMAIN}"]) if typed else "", texts=texts)
+    for rows in (ranges, making):
+        inline = rows.pop("text")
+        rows["name"] = np.where(inline < -1, inline, rows["name"])
     known = trace.strings(distinct(np.concatenate([ranges["name"], making["name"]])).tolist())
     known |= {key: text.decode("utf-8", "replace") for text, key in texts.items()}
     domains: dict[tuple[int, int], str] = {}
