@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 
 # Before numpy is loaded, here and in all children: threads of BLAS that spin take the cores from the other tests.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -78,20 +79,42 @@ def pytest_runtest_makereport(
     report = yield
     now = sum(os.times()[:4])
     spent, item.stash[_CPU] = now - item.stash.get(_CPU, now), now
+    started = _started.copy()
+    _started.clear()
     exempt = item.get_closest_marker("process") or item.get_closest_marker("nightly")
-    if report.when == "call" and report.passed and spent > MOST_CPU_S and not exempt:
-        report.outcome = "failed"
-        report.longrepr = f"{spent:.1f} s of CPU, its own and its children's: at most {MOST_CPU_S:.0f} s, or mark it"
+    if report.when == "call" and report.passed and not exempt:
+        if started:
+            report.outcome, report.longrepr = (
+                "failed",
+                f"starts a process ({started[0]:.80}): call it, or mark it `process`",
+            )
+        elif spent > MOST_CPU_S:
+            report.outcome = "failed"
+            report.longrepr = (
+                f"{spent:.1f} s of CPU, its own and its children's: at most {MOST_CPU_S:.0f} s, or mark it"
+            )
     return report
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fixtures of a module are nobody's alone: a test is measured from its call on."""
+    _started.clear()
     item.stash[_CPU] = sum(os.times()[:4])
 
 
 _CPU = pytest.StashKey[float]()
+_started: list[str] = []
+"""Processes that the test at hand started."""
+
+
+def _note_process(event: str, arguments: tuple[object, ...]) -> None:
+    if event in {"subprocess.Popen", "os.posix_spawn", "os.fork"}:
+        command = arguments[1] if len(arguments) > 1 else event
+        _started.append(" ".join(map(str, command)) if isinstance(command, list | tuple) else str(command))
+
+
+sys.addaudithook(_note_process)
 
 
 DESK = {"width": 1360, "height": 900}

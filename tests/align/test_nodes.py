@@ -152,6 +152,7 @@ MATRIX = [value("x", 4, 16)]
 MATRIX_OUT = [value("y", 4, 16)]
 
 
+@pytest.mark.nightly
 def test_every_node_of_a_real_model_has_a_fate_and_heavy_nodes_have_one_layer(subtests: pytest.Subtests) -> None:
     for path in real_models():
         with subtests.test(path=path):

@@ -84,6 +84,7 @@ def test_a_broken_plugin_is_named_and_the_others_are_loaded(announce: Announce, 
     assert "uninstall" in left_out.fix
 
 
+@pytest.mark.process
 def test_doctor_finds_a_broken_plugin_of_every_group() -> None:
     """In a process of its own: elsewhere the registries are loaded already."""
     source = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))

@@ -167,6 +167,7 @@ def test_an_export_beside_the_report_needs_no_nsys(report: Path, capture: Path) 
     assert told(report)["latency"]["n"] == ITERATIONS
 
 
+@pytest.mark.process
 def test_a_report_is_exported_and_analysed(report: Path, capture: Path, fake: FakeNsys) -> None:
     shutil.copyfile(capture, fake.folder / "export.sqlite")
     assert told("--nsys", report, "--layers", PLAN)["coverage"]["unattributed"] == 0

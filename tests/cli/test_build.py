@@ -71,7 +71,7 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
                 f"trtprof.{place}.installed_version", lambda product: "1.7.1" if "rtx" in product.module else None
             )
         monkeypatch.setattr("trtprof.hardware.nvml.gpus", lambda: ((), "no driver is installed here"))
-        monkeypatch.setattr("ctypes.util.find_library", lambda _name: None)
+        monkeypatch.setattr("trtprof.engine.backends._driver", lambda: None)
         return calls
 
     return install

@@ -116,6 +116,7 @@ def test_without_ncu_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "Nsight Compute (ncu) is not installed here" in result.stderr
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("seeming_gpu")
 def test_the_worst_kernels_are_counted_and_held_against_the_prediction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -28,7 +28,9 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("verb", ["predict", "gpus", "analyze", "rules", "doctor"])
+@pytest.mark.parametrize(
+    "verb", ["predict", "gpus", "analyze", "rules", pytest.param("doctor", marks=pytest.mark.process)]
+)
 def test_every_verb_writes_its_report_in_the_formats_of_the_suffixes(verb: str, tmp_path: Path) -> None:
     files = {suffix: tmp_path / f"report{suffix}" for suffix in (".html", ".json", ".md", ".txt", ".csv")}
     outputs = [part for path in files.values() for part in ("-o", path)]

@@ -54,6 +54,7 @@ MACHINES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_intervals_hold_the_true_gain(subtests: pytest.Subtests) -> None:
     """Of 95 in a hundred that they promise, 93 at least: the seed is fixed, and 250 of them tell no more."""
     for machine, noise in MACHINES.items():

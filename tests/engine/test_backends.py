@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,15 +13,9 @@ from trtprof.engine.backends import backends, choose_builder, onnxruntime_versio
 from trtprof.runtime.tensorrt_module import Product
 
 
-@pytest.fixture(autouse=True)
-def with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is a driver there is a GPU."""
-    monkeypatch.setattr("trtprof.engine.backends._initialised", lambda _library: 0)
-
-
 def test_a_driver_without_a_gpu_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctypes.util.find_library", lambda _name: "libcuda.so.1")
-    monkeypatch.setattr("trtprof.engine.backends._initialised", lambda _library: 100)
+    no_device = SimpleNamespace(cuInit=lambda _flags: 100)
+    monkeypatch.setattr("trtprof.engine.backends._driver", lambda: no_device)
     found = {status.name: status for status in backends()}
     for name in ("tensorrt", "tensorrt-rtx", "ort-cuda"):
         assert not found[name].available
@@ -50,7 +45,7 @@ def test_what_cannot_run_says_why_and_what_to_do() -> None:
 
 @pytest.mark.parametrize("driver", [None, "libcuda.so.1"])
 def test_a_missing_driver_and_package_are_named(driver: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctypes.util.find_library", lambda _name: driver)
+    monkeypatch.setattr("trtprof.engine.backends._driver", lambda: driver)
     hide_modules(monkeypatch, "tensorrt")
     found = {status.name: status for status in backends()}
     assert "the package tensorrt is not installed" in found["tensorrt"].reason
@@ -71,7 +66,7 @@ def test_a_missing_driver_and_package_are_named(driver: str | None, monkeypatch:
 def test_what_is_installed_says_what_it_can_do_without_a_gpu(
     backend: str, driver: str | None, can: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ctypes.util.find_library", lambda _name: driver)
+    monkeypatch.setattr("trtprof.engine.backends._driver", lambda: driver)
     monkeypatch.setattr("trtprof.engine.backends.installed_version", lambda _product: "1.7.1")
     monkeypatch.setattr("trtprof.engine.backends._found", lambda _module: True)
     monkeypatch.setattr("trtprof.runtime.ort_session.why_no_cuda_provider", lambda: "")
@@ -86,7 +81,7 @@ def test_what_is_installed_says_what_it_can_do_without_a_gpu(
 
 
 def test_an_engine_that_cannot_be_timed_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctypes.util.find_library", lambda _name: "libcuda.so.1")
+    monkeypatch.setattr("trtprof.engine.backends._driver", lambda: "libcuda.so.1")
     monkeypatch.setattr("trtprof.engine.backends.installed_version", lambda _product: "10.16")
     monkeypatch.setattr("trtprof.engine.backends._found", lambda module: module != "cuda.bindings")
     monkeypatch.setattr("trtprof.runtime.ort_session.why_no_cuda_provider", lambda: "libcudnn.so.9 cannot be loaded")
@@ -113,7 +108,7 @@ def test_what_builds_here(
     def version(product: Product) -> str | None:
         return "1" if product.module in installed else None
 
-    monkeypatch.setattr("ctypes.util.find_library", lambda _name: driver)
+    monkeypatch.setattr("trtprof.engine.backends._driver", lambda: driver)
     monkeypatch.setattr("trtprof.engine.backends.installed_version", version)
     if chosen:
         backend, reason = choose_builder()

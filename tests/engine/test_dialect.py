@@ -72,6 +72,7 @@ def test_the_real_bindings_have_just_the_names_that_the_list_says(version: str, 
     assert said["capabilities"] == []
 
 
+@pytest.mark.process
 def test_the_real_tensorrt_rtx_has_just_the_names_that_the_list_says() -> None:
     if importlib.util.find_spec("tensorrt_rtx") is None:
         pytest.skip("the package tensorrt_rtx is not installed")

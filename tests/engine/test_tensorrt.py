@@ -633,6 +633,7 @@ def test_without_the_library_the_way_to_it_is_told(
     assert f"pip install 'trtprof{extra}'" in refused(caught.value)
 
 
+@pytest.mark.process
 def test_a_library_that_does_not_load_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "broken" / "tensorrt"
     package.mkdir(parents=True)

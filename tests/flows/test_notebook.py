@@ -97,6 +97,7 @@ def test_a_model_is_predicted_and_its_layers_are_a_table() -> None:
     assert set(tp.predict(SAMPLES / "gemv.onnx", "l4,t4").layers["gpu"]) == {"l4", "t4"}
 
 
+@pytest.mark.process
 def test_importing_the_package_loads_nothing() -> None:
     heavy = ("pandas", "numpy", "onnx", "msgspec", "trtprof.flows")
     code = f"import sys, trtprof; print(*(name in sys.modules for name in {heavy}), len(dir(trtprof)) > 0)"

@@ -251,6 +251,7 @@ def test_of_a_gpu_it_asks_with_the_options_of_its_engine() -> None:
     )
 
 
+@pytest.mark.process
 def test_the_options_of_a_run_are_found_in_its_request(tmp_path: Path) -> None:
     """What `run` writes down is what `tries` reads."""
     options = RunOptions(

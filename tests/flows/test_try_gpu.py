@@ -105,6 +105,7 @@ def on_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
 # --- TensorRT-RTX, built for real ----------------------------------------------------------------
 
 
+@pytest.mark.process
 @needs_rtx
 def test_rewrites_and_options_are_built_priced_and_combined_by_tensorrt_rtx(tmp_path: Path, on_gpu: Try) -> None:
     model = model_of(GEMV, tmp_path)

@@ -133,6 +133,7 @@ def test_a_device_older_than_all_kernels_is_an_error_in_words(folder: Path) -> N
     assert "TRTPROF_PLUGIN_ARCH=new is no architecture" in said[3]
 
 
+@pytest.mark.process
 def test_without_tensorrt_the_check_says_what_to_install(folder: Path, tmp_path: Path) -> None:
     step = contract.registry(gemv_specification(), folder, place=tmp_path / "nothing")
     assert step.verdict == "not here"

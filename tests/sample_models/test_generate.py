@@ -362,6 +362,7 @@ def test_convolution_refuses_an_impossible_size(spatial: int) -> None:
         generate.conv(spatial)
 
 
+@pytest.mark.process
 def test_script_runs_from_any_folder(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "gemv", "-o", "g.onnx"],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes.util
+import ctypes
 import importlib.metadata
 import importlib.util
+import os
+from contextlib import suppress
 from typing import NamedTuple
 
 from trtprof.base.errors import MissingError
@@ -78,18 +80,20 @@ def has_driver() -> bool:
 
 def _lacking() -> str:
     """What of a driver and a GPU is not here; empty where both are."""
-    library = ctypes.util.find_library("cuda")
-    if library is None:
+    driver = _driver()
+    if driver is None:
         return _NO_DRIVER
-    return _NO_GPU if _initialised(library) == _NO_DEVICE else ""
+    with suppress(OSError, AttributeError):  # it cannot be asked
+        return _NO_GPU if driver.cuInit(0) == _NO_DEVICE else ""
+    return ""
 
 
-def _initialised(library: str) -> int:
-    """What cuInit answers, zero where it cannot be asked."""
+def _driver() -> ctypes.CDLL | None:
+    """The library of the driver. `ctypes.util.find_library` would run ldconfig and a compiler to look for it."""
     try:
-        return int(ctypes.CDLL(library).cuInit(0))
-    except (OSError, AttributeError):
-        return 0
+        return ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    except OSError:
+        return None
 
 
 def choose_builder(asked: str = "auto") -> tuple[str, str]:

@@ -376,6 +376,7 @@ def test_what_was_recorded_is_kept_and_named(fake: FakeNsys, ends: Ends, tmp_pat
     assert str(tmp_path / "nsys.nsys-rep") in error.value.fix
 
 
+@pytest.mark.process
 def test_an_nsys_or_a_folder_that_is_not_there_is_refused(fake: FakeNsys, tmp_path: Path) -> None:
     found = nsys.find()
     fake.path.unlink()

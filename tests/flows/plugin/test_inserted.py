@@ -52,6 +52,7 @@ def put(path: Path, to: Path, node: str = "p", **how: Any) -> str:
 # --- the check -----------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_outputs_are_those_of_the_original_and_rtx_builds_it(original: Path, tmp_path: Path) -> None:
     made = tmp_path / "with.onnx"
     put(original, made)
@@ -63,6 +64,7 @@ def test_outputs_are_those_of_the_original_and_rtx_builds_it(original: Path, tmp
         assert "TensorRT-RTX" in built.reason
 
 
+@pytest.mark.process
 def test_another_function_is_found_out(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = tmp_path / "with.onnx"
     put(original, made)

@@ -59,6 +59,7 @@ def outputs(model: Path, **inputs: np.ndarray) -> list[np.ndarray]:
     return session.run(None, inputs)  # type: ignore[no-any-return]
 
 
+@pytest.mark.process
 def test_a_layer_becomes_a_plugin_with_all_its_checks(thin: Path, tmp_path: Path) -> None:
     out = tmp_path / "plugin"
     found = make(asked(thin, "first", folder=str(out)))
@@ -135,6 +136,7 @@ def test_what_fails_before_it_is_whole_leaves_the_plugin_that_was_there(
     assert {path.name for path in out.iterdir()} == {name.split("/")[0] for name in before}
 
 
+@pytest.mark.nightly
 def test_text_that_is_newer_than_its_ptx_is_told(thin: Path, tmp_path: Path) -> None:
     out = tmp_path / "plugin"
     make(asked(thin, "first", folder=str(out), steps=("brief", "write")))

@@ -476,7 +476,7 @@ def run_stub(
     return child.answer_in(folder, GpuMeasured)
 
 
-@pytest.mark.process
+@pytest.mark.nightly
 def test_the_driver_is_called_as_its_bindings_want_it(stub: Path, tmp_path: Path) -> None:
     found = run_stub(stub, tmp_path)
     rate = {key: reading.value for key, reading in found.readings.items()}

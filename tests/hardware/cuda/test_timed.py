@@ -54,6 +54,7 @@ def test_a_product_of_any_extent_is_run_with_the_weights_as_its_rows_and_checked
     assert not tried.notes
 
 
+@pytest.mark.nightly
 def test_copies_and_rows_take_the_time_of_the_device() -> None:
     gpu = FakeGpu()
     tried = bench(gpu)

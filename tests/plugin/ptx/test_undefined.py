@@ -83,6 +83,7 @@ def bits_of(body: str) -> int:
     return found
 
 
+@pytest.mark.nightly
 def test_what_is_undefined_of_a_result(subtests: pytest.Subtests) -> None:
     for body, bits in BITS.items():
         with subtests.test(body):

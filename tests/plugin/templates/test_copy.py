@@ -19,6 +19,7 @@ def transpose(dims: tuple[int | str, ...], order: tuple[int, ...], dtype: str) -
     )  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_transposes(subtests: pytest.Subtests) -> None:
     for dims, order in (
         (("N", 35, 70), (0, 2, 1)),
