@@ -36,7 +36,7 @@ from tests.fakes.trace_factory import (
 from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageError
 from trtprof.base.nested_ranges import NestedRanges, calls_of
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from trtprof.capture.nsys.stats import read_stats
+from trtprof.capture.nsys.stats import KernelSums, read_report
 from trtprof.capture.nsys.trace import read_trace
 
 if TYPE_CHECKING:
@@ -664,6 +664,12 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     trace = read_trace(path)
     assert trace.ranges["name"].tolist() == ["\ufffdA"]
     assert trace.work["name"].tolist() == ["\ufffdB"]
+
+
+def read_stats(path: Path) -> KernelSums:
+    sums = read_report(path)
+    assert isinstance(sums, KernelSums)
+    return sums
 
 
 @needs_captures

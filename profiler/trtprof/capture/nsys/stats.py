@@ -6,34 +6,53 @@ It is a poorer source than the capture: see `KernelSums` and `read_report` for w
 from __future__ import annotations
 
 import csv
+import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from trtprof.base.errors import UsageError
+from trtprof.base.input_file import MAX_BYTES
+from trtprof.base.text_file import read_text_file
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
 from trtprof.capture.cupti._names import short_name
-from trtprof.capture.nsys._table_stats import (
-    FIX,
-    HEADER,
-    KERNEL_SUMS,
-    RANGE_SUMS,
-    UNITS,
-    KernelSums,
-    read_stats,
-    read_text,
-)
-from trtprof.capture.nsys._tables import Columns, compact, frame_of, rows_of
+from trtprof.capture.nsys._tables import Columns, categories, compact, frame_of, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["KERNEL_SUMS", "RANGE_SUMS", "KernelSums", "is_stats", "read_report", "read_stats"]
+__all__ = ["KERNEL_SUMS", "RANGE_SUMS", "KernelSums", "is_stats", "read_report"]
 
+KERNEL_SUMS = ("name", "count", "total_ns", "avg_ns", "median_ns", "min_ns", "max_ns", "stddev_ns")
+"""Columns of sums by kernel name. ``avg_ns``, ``median_ns`` and ``stddev_ns`` are floats; ``stddev_ns`` is that of a
+sample, 0 for a single run."""
+RANGE_SUMS = ("range", "style", "pid", "tid", "range_count", *KERNEL_SUMS)
+"""Columns of sums by range and kernel name. ``range`` is ``domain:name``, or the name alone in the default domain;
+``range_count`` is how many instances of the range launched the kernel. Kernels outside of all ranges have ``range`` and
+``style`` ``""``, ``pid`` and ``tid`` -1, ``range_count`` 0. A kernel in nested ranges is in the sums of each."""
+
+_FIX = (
+    "nsys stats --report nvtx_kern_sum,cuda_gpu_trace,cuda_gpu_kern_sum --format csv --output . FILE: the first leads "
+    "kernels to layers, the second knows of gaps; better still is the sqlite file itself"
+)
+
+# The headers of nsys 2020 to 2026, without unit and case: what a column is called here.
+_SUM_HEADERS = {
+    "total time": "total_ns", "instances": "count", "kern inst": "count", "avg": "avg_ns", "average": "avg_ns",
+    "med": "median_ns", "median": "median_ns", "min": "min_ns", "minimum": "min_ns", "max": "max_ns",
+    "maximum": "max_ns", "stddev": "stddev_ns", "name": "name", "kernel name": "name", "nvtx range": "range",
+    "style": "style", "pid": "pid", "tid": "tid", "nvtx inst": "range_count", "gridxyz": "grid", "blockxyz": "block",
+}  # fmt: skip
+_MOST_SUM = 1 << 56
+"""Of any number of a table of sums, and of ns: a capture of two years."""
+_UNITS = {"": 1, "ns": 1, "nsec": 1, "us": 1000, "usec": 1000, "ms": 10**6, "msec": 10**6, "s": 10**9, "sec": 10**9}
+_HEADER = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<unit>[a-z%]*)\))?\s*$", re.IGNORECASE)
+_PRINTED = re.compile(r"^ *Time \(%\)  +Total Time \(|^ *Start \(\w+\)  +Duration \(", re.MULTILINE)
+_STYLES = {"pushpop": "push_pop", "startend": "start_end"}
 # The headers of cuda_gpu_trace (gputrace before 2023), without unit and case: what a column is called here.
 _HEADERS = {
     "start": "start_ns", "duration": "duration_ns", "corrid": "correlation", "grdx": "grid_x", "grdy": "grid_y",
@@ -60,6 +79,26 @@ _COPY = re.compile(r"\[CUDA (memcpy|memset) ?(.*)\]")
 _PLACE = re.compile(r"(?P<name>.*?)\s*\((?P<number>\d+)\)")
 
 
+class KernelSums(NamedTuple):
+    """Sums of kernels as a report of nsys printed them.
+
+    Single kernels are not known: nothing can be said of their order, of iterations, of gaps, or of when each ran.
+
+    Attributes:
+        report: ``cuda_gpu_kern_sum`` (kernels by name), ``cuda_gpu_kern_gb_sum`` (by name, grid and block, as
+            gpukernsum did before 2023) or ``nvtx_kern_sum`` (by range and name).
+        sums: Columns `KERNEL_SUMS`; for ``nvtx_kern_sum`` `RANGE_SUMS`; for ``cuda_gpu_kern_gb_sum`` also ``grid``
+            and ``block``, as printed. In the order of the file. What the report does not print is NaN.
+        notes: What is less exact than it looks.
+        rounded: Whether times were printed in a unit larger than the ns, to few digits.
+    """
+
+    report: Literal["cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "nvtx_kern_sum"]
+    sums: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    rounded: bool = False
+
+
 def is_stats(text: str) -> bool:
     """Whether a text is what some report of ``nsys stats`` prints."""
     return _REPORT.search(text) is not None
@@ -71,11 +110,105 @@ def read_report(path: Path) -> KernelSums | GpuTrace:
     The report ``cuda_gpu_trace`` (gputrace before 2023), of kernels, copies and memsets one by one, is a capture
     without launches and NVTX ranges, whose work has no process.
     """
-    text = read_text(path)
+    text = read_text_file(path, what="a CSV of nsys stats", fix=_FIX, binary="it may be the capture itself")
     found = _trace_at(text)
-    if found is None:
-        return read_stats(path)
-    return _trace(path, text, *found)
+    return _trace(path, text, *found) if found else _sums(path, text)
+
+
+def _header(cells: list[str], called: dict[str, str]) -> tuple[list[str], list[str]]:
+    """What the columns of a header are called here, "" for others, and their units."""
+    matched = [match.groups("") if (match := _HEADER.match(cell)) else ("", "") for cell in cells]
+    return [called.get(name.lower(), "") for name, _ in matched], [unit.lower() for _, unit in matched]
+
+
+def _sums(path: Path, text: str) -> KernelSums:
+    """Lines before the table and after its first empty line are passed over. Times of any ``--timeunit`` become ns."""
+    import pandas as pd
+
+    lines = _lines(path, text)
+    header: list[str] = []
+    units: list[str] = []
+    at = 0
+    for at, cells in enumerate(lines):  # noqa: B007 - where the header stands
+        header, units = _header(cells, _SUM_HEADERS)
+        if {"name", "total_ns", "count"} <= set(header):
+            break
+    else:
+        raise UsageError(f"{path} is no kernel summary of nsys stats", why=_instead(lines, text), fix=_FIX)
+    rows: dict[str, list[object]] = {name: [] for name in header if name}
+    for number, cells in enumerate(lines[at + 1 :], at + 2):
+        if not any(cells):
+            break
+        if len(cells) != len(header):
+            raise UsageError(
+                f"{path} is cut short or broken",
+                why=f"line {number} has {len(cells)} of {len(header)} columns",
+                fix="write it again with nsys stats",
+            )
+        for name, unit, cell in zip(header, units, cells, strict=True):
+            if name:
+                rows[name].append(_value(path, number, name, unit, cell))
+    report: Literal["cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "nvtx_kern_sum"] = "cuda_gpu_kern_sum"
+    wanted: tuple[str, ...] = KERNEL_SUMS
+    if "range" in rows:
+        report, wanted = "nvtx_kern_sum", RANGE_SUMS
+    elif "grid" in rows:
+        report, wanted = "cuda_gpu_kern_gb_sum", (*KERNEL_SUMS, "grid", "block")
+    size = len(rows["name"])
+    if not size:
+        raise UsageError(f"{path} holds no kernels", why="its table has no rows", fix=_FIX)
+    frame = pd.DataFrame({name: rows.get(name, [float("nan")] * size) for name in wanted}, columns=list(wanted))
+    coarse = sorted({unit for unit in units if _UNITS.get(unit, 1) > 1})
+    notes = [f"times were printed in {', '.join(coarse)} and are exact to its last digit only"] if coarse else []
+    return KernelSums(report, frame, tuple(notes), rounded=bool(coarse))
+
+
+def _instead(lines: list[list[str]], text: str) -> str:
+    """What a file holds in place of the table that was sought."""
+    if _PRINTED.search(text):
+        return "it is a table as nsys prints it for people, with long names cut (--format csv is the other one)"
+    found = next((", ".join(cells) for cells in lines if len(cells) > 1), "")
+    return f"its header is {found[:120]}" if found else "it holds no table"
+
+
+def _lines(path: Path, text: str) -> list[list[str]]:
+    # A demangled name may be longer than the 128 KiB that csv allows by default.
+    limit = csv.field_size_limit(MAX_BYTES)
+    try:
+        return [[cell.strip() for cell in cells] for cells in csv.reader(text.splitlines())]
+    except csv.Error as error:
+        raise UsageError(f"{path} is broken CSV", why=str(error), fix="write it again with nsys stats") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _value(path: Path, number: int, name: str, unit: str, cell: str) -> object:
+    if name in {"name", "range", "grid", "block"}:
+        return cell
+    if name == "style":
+        return _STYLES.get(cell.lower(), cell)
+    if name in {"pid", "tid"} and not cell:
+        return -1
+    try:
+        value = _number(name, unit, cell.replace(",", ""))
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not 0 <= value <= _MOST_SUM:
+        raise UsageError(
+            f"{path} has {cell[:40]!r} where a number belongs", why=f"line {number}, column {name}", fix=_FIX
+        )
+    return value
+
+
+def _number(name: str, unit: str, plain: str) -> float:
+    if unit not in _UNITS:
+        raise ValueError(f"unit {unit}")
+    if name in {"count", "pid", "tid", "range_count"}:
+        return int(plain)
+    if name in {"total_ns", "min_ns", "max_ns"} and "." not in plain:
+        return int(plain) * _UNITS[unit]
+    value = float(plain) * _UNITS[unit]
+    return round(value) if name in {"total_ns", "min_ns", "max_ns"} else value
 
 
 def _trace(path: Path, text: str, at: int, names: list[str], units: list[str]) -> GpuTrace:
@@ -88,7 +221,7 @@ def _trace(path: Path, text: str, at: int, names: list[str], units: list[str]) -
     del text
     table = _table(path, data, names, units, notes)
     if not len(table["start_ns"]):
-        raise UsageError(f"{path} holds no kernels", why="its table has no rows", fix=FIX)
+        raise UsageError(f"{path} holds no kernels", why="its table has no rows", fix=_FIX)
     notes.append(
         "the trace of nsys stats does not tell the launch of a kernel: neither its thread nor the NVTX range around it"
     )
@@ -123,10 +256,9 @@ def _trace_at(text: str) -> tuple[int, list[str], list[str]] | None:
             cells = next(csv.reader([text[at : end if end >= 0 else None]]), [])
         except csv.Error:  # a stray carriage return: no line of nsys
             continue
-        matched = [HEADER.match(cell) for cell in cells]
-        names = [_HEADERS.get(match["name"].lower(), "") if match else "" for match in matched]
+        names, units = _header(cells, _HEADERS)
         if set(names) >= _NEEDED:
-            return at, names, [(match["unit"] or "").lower() if match else "" for match in matched]
+            return at, names, units
         if {"Instances", "Kern Inst"} & {cell.strip() for cell in cells}:
             return None
     return None
@@ -138,7 +270,7 @@ def _table(path: Path, data: bytes, names: list[str], units: list[str], notes: l
     from pyarrow import csv as arrow_csv
 
     # Times in ns have more digits than a float holds.
-    whole = {name for name, unit in zip(names, units, strict=True) if UNITS.get(unit) == 1 and name.endswith("_ns")}
+    whole = {name for name, unit in zip(names, units, strict=True) if _UNITS.get(unit) == 1 and name.endswith("_ns")}
     whole.add("correlation")
     kept = list(dict.fromkeys(name for name in names if name))
     types = {name: pa.string() if name in _WORDS else pa.int64() if name in whole else pa.float64() for name in kept}
@@ -172,16 +304,16 @@ def _table(path: Path, data: bytes, names: list[str], units: list[str], notes: l
         if name in _WORDS:
             columns[name] = table[name].combine_chunks().dictionary_encode()
             continue
-        scale = (UNITS if name.endswith("_ns") else _BYTES).get(unit)
+        scale = (_UNITS if name.endswith("_ns") else _BYTES).get(unit)
         if scale is None:
-            raise UsageError(f"{path} has an unknown unit", why=f"{unit!r} of {name}", fix=FIX)
+            raise UsageError(f"{path} has an unknown unit", why=f"{unit!r} of {name}", fix=_FIX)
         if scale > 1:
             coarse.add(unit)
         values: npt.NDArray[Any] = table[name].to_numpy()
         if values.dtype != np.int64:
             values = np.rint(np.clip(np.nan_to_num(values), -2 * _MOST, 2 * _MOST) * scale)
         if np.abs(values.astype(float)).max(initial=0) > _MOST:
-            raise UsageError(f"{path} has a number that is beyond all measure", why=f"in the column {name}", fix=FIX)
+            raise UsageError(f"{path} has a number that is beyond all measure", why=f"in the column {name}", fix=_FIX)
         values = values.astype(np.int64)
         columns[name] = compact(values, _DTYPES.get(name, "int64"))
     if coarse:
@@ -207,8 +339,6 @@ def _places(table: Columns, notes: list[str]) -> tuple[TraceGpu, ...]:
 
 def _name_work(table: Columns) -> None:
     """Tell kernels from copies and memsets, which have names in brackets, and name them as a capture does."""
-    import pandas as pd
-
     codes, words = _coded(table["name"])
     names, shorts, kinds = [], [], []
     for word in words:
@@ -218,13 +348,10 @@ def _name_work(table: Columns) -> None:
         shorts.append(short_name(name) if copy is None else name)
         kinds.append("kernel" if copy is None else copy[1])
     for column, each in (("name", names), ("short_name", shorts)):
-        labels = sorted(set(each))
-        place = {label: at for at, label in enumerate(labels)}
-        own = compact(np.asarray([place[label] for label in each], dtype=np.int64)[codes], "int16")
-        table[column] = pd.Categorical.from_codes(own, categories=pd.Index(labels, dtype=object))
+        table[column] = categories(codes, dict(enumerate(each)))
     order = ("kernel", "memcpy", "memset")
     of_kind = np.asarray([order.index(kind) for kind in kinds], dtype=np.int8)[codes]
-    table["kind"] = pd.Categorical.from_codes(of_kind, categories=pd.Index(order, dtype=object))
+    table["kind"] = categories(of_kind, dict(enumerate(order)), every=True)
 
 
 def _coded(words: pa.DictionaryArray) -> tuple[npt.NDArray[Any], list[str]]:
