@@ -337,6 +337,19 @@ def test_a_look_alike_with_few_columns(tmp_path: Path) -> None:
     assert trace.version == ""
 
 
+def test_text_where_an_integer_belongs(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for where, at in (("first rows", 2), ("later rows", 30_000)):
+        with subtests.test(where=where):
+            path = tmp_path / f"{at}.sqlite"
+            with sqlite3.connect(path) as db:
+                db.execute(f'CREATE TABLE {KERNELS} (start, "end", deviceId)')
+                rows = ((row, row + 1, "zero" if row == at else 0) for row in range(40_000))
+                db.executemany(f"INSERT INTO {KERNELS} VALUES (?, ?, ?)", rows)  # noqa: S608
+            db.close()
+            with pytest.raises(UsageError, match="something else than integers"):
+                read_trace(path)
+
+
 def hand_made(path: Path, rows: Rows) -> GpuTrace:
     write_trace(path, rows=rows)
     return read_trace(path)

@@ -15,15 +15,7 @@ from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageE
 from trtprof.base.progress import Progress, unheard
 from trtprof.base.scratch import scratch_folder
 from trtprof.base.units import format_bytes
-from trtprof.capture.nsys._find import (
-    NSYS_VARIABLE,
-    OPTIONS,
-    SOFTWARE_TRACE,
-    Nsys,
-    choice,
-    find,
-    parse_version,
-)
+from trtprof.capture.nsys._find import NSYS_VARIABLE, OPTIONS, SOFTWARE_TRACE, Nsys, choice, find, parse_version
 from trtprof.capture.nsys._process import NO_SPACE, Ended, ended_words, explanation, run
 from trtprof.runtime import child
 from trtprof.runtime.installed_tool import dotted
@@ -147,14 +139,8 @@ def run_profile(
         given = environment if environment is not None else child.environment()
         variables = {name: value for name, value in given.items() if not _SECRET.search(name)}
         variables["TMPDIR"] = str(scratch)
-        ended = _run_tool(
-            nsys,
-            command,
-            log=log,
-            timeout_s=timeout_s,
-            on_line=_worker_lines(progress or unheard),
-            environment=variables,
-        )
+        relay = _worker_lines(progress or unheard)
+        ended = _run_tool(nsys, command, log=log, timeout_s=timeout_s, on_line=relay, environment=variables)
         report = next((path for path in _made(output) if path.stat().st_size), None)
         failure = _profile_failure(ended, report, log, timeout_s, worker_error)
         if failure is not None:
@@ -320,13 +306,8 @@ def export_sqlite(
     with scratch_folder(output.parent) as scratch:
         if report.suffix == _STREAM_SUFFIX:
             say(f"making a report of {report.name}")
-            report = repair(
-                report,
-                nsys,
-                report=scratch / f"{report.stem}.nsys-rep",
-                log=scratch / "import.log",
-                timeout_s=timeout_s,
-            )
+            whole, log = scratch / f"{report.stem}.nsys-rep", scratch / "import.log"
+            report = repair(report, nsys, report=whole, log=log, timeout_s=timeout_s)
         made = scratch / output.name
         say(f"exporting {report.name} ({format_bytes(report.stat().st_size)}) to SQLite")
         command = [
@@ -400,7 +381,7 @@ def _run_tool(
     on_line: Progress,
     environment: Mapping[str, str],
 ) -> Ended:
-    """`_nsys_process.run`, with a program that cannot be started said in words."""
+    """`run`, with a program that cannot be started said in words."""
     try:
         return run(command, log=log, environment=environment, timeout_s=timeout_s, on_line=on_line)
     except OSError as error:
