@@ -111,7 +111,9 @@ _started: list[str] = []
 def _note_process(event: str, arguments: tuple[object, ...]) -> None:
     if event in {"subprocess.Popen", "os.posix_spawn", "os.fork"}:
         command = arguments[1] if len(arguments) > 1 else event
-        _started.append(" ".join(map(str, command)) if isinstance(command, list | tuple) else str(command))
+        words = " ".join(map(str, command)) if isinstance(command, list | tuple) else str(command)
+        if not words.startswith("fc-list"):  # matplotlib, when it first meets a machine
+            _started.append(words)
 
 
 sys.addaudithook(_note_process)

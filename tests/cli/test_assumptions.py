@@ -52,6 +52,7 @@ def test_what_is_assumed_is_said_whole(verb: str, model: Path, tmp_path: Path, m
     check(model, str(first), *rest)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="tensorrt_rtx is not installed")
 def test_a_build_says_what_it_assumed(model: Path) -> None:
     check(model, "build", "--backend", "tensorrt-rtx")

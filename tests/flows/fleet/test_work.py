@@ -191,6 +191,7 @@ def test_the_win_of_a_kernel_is_that_of_its_candidates_and_there_is_none_without
     assert (kernel.verdict, kernel.win_ns, kernel.win_low_ns) == ("not decided", None, None)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="tensorrt_rtx is not installed")
 def test_a_build_tells_what_the_engine_is_and_no_time(tmp_path: Path) -> None:
     (row,) = answer(task(cell("resnet_tiny", "here", "build", options={"backend": "tensorrt-rtx"})), tmp_path)
