@@ -81,7 +81,7 @@ def pytest_runtest_makereport(
     spent, item.stash[_CPU] = now - item.stash.get(_CPU, now), now
     started = _started.copy()
     _started.clear()
-    exempt = item.get_closest_marker("process") or item.get_closest_marker("nightly")
+    exempt = item.config.getoption("--all") or any(map(item.get_closest_marker, ("process", "nightly")))
     if report.when == "call" and report.passed and not exempt:
         if started:
             report.outcome, report.longrepr = (

@@ -295,7 +295,7 @@ def _lacking(output: str, today: str) -> list[str]:
 
 
 def _alone(words: list[str]) -> tuple[int, str]:
-    environment = dict(os.environ) | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+    environment = dict(os.environ) | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "profiler")}
     done = subprocess.run(
         [sys.executable, "-m", "trtprof", *words], capture_output=True, text=True, env=environment, check=False
     )

@@ -35,6 +35,7 @@ def changed(folder: Path, old: str, new: str) -> None:
     (folder / f"{NAME}.py").write_text(text.replace(old, new))
 
 
+@pytest.mark.nightly
 def test_a_plugin_passes_in_both_versions(place: Path, folder: Path) -> None:
     step = contract.registry(gemv_specification(), folder, place=place)
     assert step.verdict == "passed", step.reason
@@ -97,6 +98,7 @@ WRONG: list[tuple[str, Callable[[Path], object], str]] = [
 ]
 
 
+@pytest.mark.nightly
 def test_a_plugin_that_is_wrong_fails(folder: Path, subtests: pytest.Subtests) -> None:
     for fault, change, said in WRONG:
         with subtests.test(fault):
@@ -108,6 +110,7 @@ def test_a_plugin_that_is_wrong_fails(folder: Path, subtests: pytest.Subtests) -
             assert said in step.reason
 
 
+@pytest.mark.nightly
 def test_shapes_that_the_kernel_is_not_for_are_an_error_in_words(folder: Path) -> None:
     place = other_version(LEAN["11.4.0.106"])
     step = contract.registry(gemv_specification(), folder, [((3, 7, 65), (3, 65, 1))], place)
@@ -116,6 +119,7 @@ def test_shapes_that_the_kernel_is_not_for_are_an_error_in_words(folder: Path) -
     assert "dimension 0 of x is 4, the kernels are for 3" in step.reason
 
 
+@pytest.mark.nightly
 def test_a_device_older_than_all_kernels_is_an_error_in_words(folder: Path) -> None:
     spec, place = gemv_specification(), other_version(LEAN["11.4.0.106"])
     request = contract.request(spec, folder, list(cases(spec.task)))
@@ -145,6 +149,7 @@ def test_without_tensorrt_the_check_says_what_to_install(folder: Path, tmp_path:
     assert "libnvinfer.so.10: cannot open" in step.reason
 
 
+@pytest.mark.nightly
 def test_the_cases_tell_dimensions_from_one_another() -> None:
     found = list(cases(gemv_specification().task))
     assert found[0] == ((3, 7, 64), (3, 64, 1))

@@ -45,6 +45,7 @@ def holds(said: dict[str, Any]) -> None:
     assert said["shape"] == [2, 3]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("version", TENSORRT)
 def test_every_version_has_the_names_that_run_an_engine(version: str, tmp_path: Path) -> None:
     path = other_version(TENSORRT[version])

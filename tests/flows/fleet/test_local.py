@@ -31,6 +31,12 @@ pytestmark = pytest.mark.nightly
 FAKE = "tests.fakes.fleet_worker"
 
 
+@pytest.fixture(autouse=True)
+def workers_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`FAKE` is found in the checkout."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
 def task(name: str, verb: FleetVerb = "predict", path: str = "", **fields: Any) -> Task:
     key = digest(name, verb)
     sha256 = content_of(Path(path)).sha256 if path else key
