@@ -63,19 +63,6 @@ def why(cell: records.FleetCellChange) -> str:
     return "; ".join([*parts, *([cell.reason] if cell.reason else [])])
 
 
-def in_words(cell: records.FleetCellChange) -> str:
-    """What became of it, in a line: ``slower: 475 us -> 665 us, +40.0 % (+36.1 to +44.0 %); changed: trtprof?``."""
-    text: str = cell.answer
-    if cell.told_by is not None:
-        before, after = times(cell)
-        text += f": {before} {words.ARROW} {after}"
-        if cell.ratio is not None:
-            text += f", {percent(cell.ratio, cell.low, cell.high)}"
-        ends = interval(cell.ratio, cell.low, cell.high)
-        text += f" ({ends})" if ends else ""
-    return "; ".join(filter(None, (text, why(cell))))
-
-
 def side(one: records.FleetSide) -> str:
     """How far a side is, and when: ``120 cells, 118 done, 2 failed``."""
     parts = [count(one.cells, "cell"), f"{one.done:,} done"]
