@@ -66,6 +66,7 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         timeline=timeline_of_kernels(kernels),
         speed=speed,
         probes_ns=capture.probe_ns,
+        cpu_use=capture.cpu_use,
     )
     return evidence, Subject(
         ceilings=ceilings,
@@ -150,7 +151,7 @@ MAX_OVERHEAD_SCALE = 2.0  # A run may prove the profiler at most this much deare
 
 def _overhead_scale(raw_ns: int, overhead_ns: int, capture: Capture, ceilings: Ceilings) -> float:
     """How much dearer the profiler was in this run than on empty kernels: at least 1, and a lower bound."""
-    excess = raw_ns - max(capture.latency.median_ns - round(ceilings.call_ns), 0)
+    excess = raw_ns - max(capture.latency.headline_ns - round(ceilings.call_ns), 0)
     if overhead_ns <= 0:
         return 1.0
     return min(max(excess / overhead_ns, 1.0), MAX_OVERHEAD_SCALE)

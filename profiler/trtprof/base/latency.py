@@ -31,6 +31,7 @@ def latency_of(samples_ns: npt.NDArray[Any] | Sequence[int]) -> Latency:
         mean_ns=round(mean),
         min_ns=int(np.min(samples_ns)),
         max_ns=int(np.max(samples_ns)),
+        p10_ns=percentile_ns(samples_ns, 10),
     )
 
 

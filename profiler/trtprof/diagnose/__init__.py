@@ -171,6 +171,7 @@ class Case(NamedTuple):
     profiled_gap_ns: int  # Time of a profiled inference outside its kernels; without the profiler there is less of it
     speed: float = 1.0  # Speed of the machine during the run over that when its ceilings were measured
     probes_ns: tuple[float, ...] = ()  # Times of the speed probe around the measurements
+    cpu_use: records.CpuUse | None = None  # What else used the CPUs meanwhile; None for a GPU and for files
     thresholds: Thresholds = THRESHOLDS
     claimed: frozenset[str] = frozenset()  # Layers whose time a more specific rule has claimed already
     tensorrt: bool = False  # Whether the layers are those of a TensorRT engine, and its remedies are wanted
@@ -242,11 +243,11 @@ class Case(NamedTuple):
     @property
     def room_ns(self) -> int:
         """What the latency leaves for kernels, beside the rows of the ledger that are none."""
-        return self.latency.median_ns - sum(self.row(cause) for cause in OUTSIDE if cause != UNEXPLAINED)
+        return self.latency.headline_ns - sum(self.row(cause) for cause in OUTSIDE if cause != UNEXPLAINED)
 
     def share(self, ns: float) -> float:
         """A time as a share of the end-to-end latency."""
-        return ns / self.latency.median_ns if self.latency.median_ns else 0.0
+        return ns / self.latency.headline_ns if self.latency.headline_ns else 0.0
 
     def far_from_roof(self, layer: records.LayerResult) -> bool:
         """Whether a layer that does the model's work is under the efficiency threshold, beyond the clock's step."""

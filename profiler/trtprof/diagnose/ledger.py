@@ -184,7 +184,7 @@ def build_ledger(
             ns[UNREACHED] += unreached
             ns[SLOWER] += lost - unreached
     if overheads is None:
-        ns[HOST] = min(round(ceilings.call_ns), latency.median_ns)
+        ns[HOST] = min(round(ceilings.call_ns), latency.headline_ns)
     else:
         ns.update(
             dict(
@@ -195,7 +195,7 @@ def build_ledger(
                 )
             )
         )
-    ns[UNEXPLAINED] = latency.median_ns - sum(ns.values())
+    ns[UNEXPLAINED] = latency.headline_ns - sum(ns.values())
     known = sum(layer.measured_ns for layer in layers if layer.firm)
     whole = sum(layer.measured_ns for layer in layers)
     more = {}

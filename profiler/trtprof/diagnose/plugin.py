@@ -333,9 +333,9 @@ def _writes(case: Case, layer: LayerResult, fused: Fused) -> str:
 
 def noise_floor_ns(case: Case) -> int:
     """The most of two standard errors of a difference of means, the clock's step, and min_share; ns."""
-    deviation = case.latency.median_ns * max(case.latency.cv, 0.0)
+    deviation = case.latency.headline_ns * max(case.latency.cv, 0.0)
     error = 2 * deviation * math.sqrt(2 / max(case.latency.n, 1))
-    share = case.thresholds.min_share * case.latency.median_ns
+    share = case.thresholds.min_share * case.latency.headline_ns
     return math.ceil(max(error, share, case.clock_resolution_ns))
 
 
@@ -654,7 +654,7 @@ def _measured(case: Case, layer: LayerResult, steps: Sequence[LadderStep]) -> tu
 def _as_tried(case: Case, step: LadderStep, rung: Rung) -> LadderStep:
     """A step with the gain that was measured of its rung: none where it does not help."""
     helps = rung.verdict == "helps" and rung.gain is not None
-    gain = round(case.latency.median_ns * (1 - 1 / rung.gain.value)) if helps and rung.gain else 0
+    gain = round(case.latency.headline_ns * (1 - 1 / rung.gain.value)) if helps and rung.gain else 0
     said = {"helps": "measured", "no difference": "tried without effect"}.get(rung.verdict, f"tried, {rung.verdict}")
     words = ", ".join(filter(None, (times(rung.gain), "" if helps else rung.reason)))
     return msgspec.structs.replace(
@@ -750,9 +750,9 @@ def _cuda_graph(case: Case) -> LadderStep:
         what="a CUDA graph",
         command="trtprof run MODEL -o reports/b",
         rung="cuda-graph",
-        gain_ns=max(case.latency.median_ns - case.graph_ns, 0) if known else None,
+        gain_ns=max(case.latency.headline_ns - case.graph_ns, 0) if known else None,
         basis=(
-            f"measured: {format_ns(case.graph_ns)} with a CUDA graph, {format_ns(case.latency.median_ns)} without"
+            f"measured: {format_ns(case.graph_ns)} with a CUDA graph, {format_ns(case.latency.headline_ns)} without"
             if known
             else "not measured here: a run on the GPU measures both"
         ),

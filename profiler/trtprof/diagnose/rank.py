@@ -120,7 +120,7 @@ def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
             f"no verdict: only {format_percent(attributed)} of {case.time_of} time is attributed, "
             f"{format_percent(case.thresholds.coverage)} are needed{unsure}"
         )
-    measured = case.latency.median_ns
+    measured = case.latency.headline_ns
     if not measured:
         return "no verdict: no latency was measured"
     if not attainable_ns and any(layer.role in ("compute", "control") for layer in case.layers):

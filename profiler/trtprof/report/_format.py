@@ -39,7 +39,7 @@ def headline(run: Run) -> Headline:
         return Headline(None, None, None, len(unpriced), share)
     attainable = sum(layer.attainable_ns or 0 for layer in priced)
     ideal = sum(layer.ideal_ns or 0 for layer in priced)
-    of_roof = attainable / run.latency.median_ns if run.latency.median_ns else None
+    of_roof = attainable / run.latency.headline_ns if run.latency.headline_ns else None
     return Headline(attainable, ideal, of_roof, len(unpriced), share)
 
 
@@ -99,7 +99,7 @@ def time_of(run: Run) -> str:
 
 def ledger_gap_ns(run: Run) -> int:
     """Measured latency less the sum of the ledger: 0 when the ledger closes."""
-    return run.latency.median_ns - sum(row.ns for row in run.ledger)
+    return run.latency.headline_ns - sum(row.ns for row in run.ledger)
 
 
 def largest(rows: list[LedgerRow], most: int) -> list[LedgerRow]:
@@ -116,9 +116,9 @@ def largest(rows: list[LedgerRow], most: int) -> list[LedgerRow]:
 
 def perturbation(latency: Latency, profiled: Latency) -> float | None:
     """How much longer an inference takes while the profiler runs, as a fraction; None where it was not measured."""
-    if not latency.median_ns or not latency.n or not profiled.n:
+    if not latency.headline_ns or not latency.n or not profiled.n:
         return None
-    return profiled.median_ns / latency.median_ns - 1
+    return profiled.median_ns / latency.headline_ns - 1
 
 
 def signed_percent(fraction: float) -> str:
@@ -131,7 +131,7 @@ def mode_text(run: Run) -> str:
     parts = []
     for mode in run.modes:
         if mode.mode == "cuda graph":
-            parts.append(f"as a CUDA graph {units.format_ns(mode.latency.median_ns)}")
+            parts.append(f"as a CUDA graph {units.format_ns(mode.latency.headline_ns)}")
         else:
             copies = f"{units.format_ns(mode.h2d_ns)} to it and {units.format_ns(mode.d2h_ns)} back"
             parts.append(f"GPU {units.format_ns(mode.compute_ns)}, copies {copies}")
@@ -142,7 +142,7 @@ def mode_rows(run: Run) -> list[tuple[str, str]]:
     """The same as rows of a table."""
     rows: list[tuple[str, str]] = []
     for mode in run.modes:
-        rows.append((mode.mode, f"{units.format_ns(mode.latency.median_ns)} median of {mode.latency.n:,}"))
+        rows.append((mode.mode, f"{units.format_ns(mode.latency.headline_ns)} median of {mode.latency.n:,}"))
         for name, ns in (
             ("copies to the GPU", mode.h2d_ns),
             ("GPU", mode.compute_ns),

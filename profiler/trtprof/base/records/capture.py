@@ -25,6 +25,47 @@ class Latency(Record, frozen=True, kw_only=True):
     mean_ns: c.NonNegative = 0
     min_ns: c.NonNegative = 0
     max_ns: c.NonNegative = 0
+    p10_ns: c.NonNegative = 0
+    undisturbed_ns: c.NonNegative | None = None
+    """Latency of the same inference on this machine when nothing else runs; None where it cannot be determined."""
+    undisturbed_low_ns: c.NonNegative | None = None
+    undisturbed_high_ns: c.NonNegative | None = None
+    """The 95 % interval of ``undisturbed_ns``."""
+    undisturbed_basis: Literal["", "inferences", "layers"] = ""
+    """``inferences``: the median of those that waited for no CPU; ``layers``: an estimate, the sum of the fast mode of
+    each layer."""
+    undisturbed_n: c.NonNegative = 0
+    """Samples in which no thread waited for a CPU."""
+    undisturbed_reason: c.Prose = ""
+    """Why ``undisturbed_ns`` is None; empty where nothing was disturbed, or nobody looked (a GPU, files)."""
+    regimes: c.Prose = ""
+    """Two speeds or a drift in the samples, in words; empty for none."""
+
+    @property
+    def headline_ns(self) -> int:
+        """The latency that counts: the median of the undisturbed inferences where there is one, else of all."""
+        return self.undisturbed_ns if self.undisturbed_basis == "inferences" and self.undisturbed_ns else self.median_ns
+
+
+class CpuUse(Record, frozen=True, kw_only=True):
+    """What else used the CPUs while the latency and the profile of a run on a CPU were measured."""
+
+    cpus: c.NonNegative
+    """That this process may use."""
+    seconds: float
+    """For which this was observed."""
+    own_cpus: float
+    """CPUs that the measured process itself kept busy, on average."""
+    others_cpus: float | None = None
+    """CPUs that other processes kept busy; None where the system does not tell."""
+    steal_cpus: float | None = None
+    """CPUs that the hypervisor gave to other guests."""
+    others: c.NonNegative | None = None
+    """Other processes that used a CPU noticeably."""
+    waits: bool = False
+    """Whether the system reports how long threads wait for a CPU."""
+    waited: float | None = None
+    """Share of the time of this run's threads in which they were ready to run and had no CPU."""
 
 
 class InferenceTimes(Record, frozen=True, kw_only=True):
@@ -91,6 +132,9 @@ class Capture(Record, frozen=True, kw_only=True):
     """Times of the speed probe (`ort_probe`) before, between and after the two measurements."""
     stream_bytes_per_s: tuple[c.Positive, ...] = ()
     """DRAM bandwidth of an Add (`ort_probe`) at the same moments."""
+    cpu_use: CpuUse | None = None
+    undisturbed_iterations: tuple[int, ...] | None = None
+    """Profiled inferences in which no thread waited for a CPU; None where nobody looked."""
     runtime_shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
     """Layer name -> tensors in and out with the shapes seen while it ran."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from trtprof.base.records import common as c
-from trtprof.base.records.capture import ClockSummary, Coverage, Device, Latency, Match, ModeTimes, TensorCheck
+from trtprof.base.records.capture import ClockSummary, Coverage, CpuUse, Device, Latency, Match, ModeTimes, TensorCheck
 from trtprof.base.records.common import Record
 from trtprof.base.records.engine import Backend, EngineFacts, PlanSummary
 from trtprof.base.records.estimate import Ceilings, Corrected
@@ -131,6 +131,10 @@ class Run(Record, frozen=True, kw_only=True):
     times of layers (`Capture` is not there), that of one inference."""
     speed: float = 1.0
     """Speed of the device during the run over that when its ceilings were measured (`ort_probe`)."""
+    cpu_use: CpuUse | None = None
+    """What else used the CPUs during a run on a CPU; None for a GPU and for files."""
+    bound_reason: c.Prose = ""
+    """Why the result has no roofline bound that holds; empty where it has one."""
     kernels_unattributed: tuple[Match, ...] = ()
     engine: EngineFacts | None = None
     plan: PlanSummary | None = None

@@ -38,7 +38,7 @@ def judge(case: Case) -> Claim | str:
     return Claim(
         where="between and around the kernels",
         evidence=(
-            f"kernels take {format_ns(kernels)} of {format_ns(case.latency.median_ns)}; "
+            f"kernels take {format_ns(kernels)} of {format_ns(case.latency.headline_ns)}; "
             f"{format_percent(case.share(gaps))} of latency lies outside them ({format_ns(call)} of it is the call): "
             f"a profiled inference spends {format_ns(case.profiled_gap_ns)} between its kernels, the profiler's own "
             "time taken off"
@@ -64,7 +64,7 @@ def _on_gpu(case: Case, gaps: int) -> Claim:
     return Claim(
         where="between the kernels",
         evidence=(
-            f"{case.time_of}s take {format_ns(busy)} of {format_ns(case.latency.median_ns)}: "
+            f"{case.time_of}s take {format_ns(busy)} of {format_ns(case.latency.headline_ns)}: "
             f"{format_percent(case.share(gaps))} of latency are gaps{enqueue}"
         ),
         remedy=f"{graph}, or enqueue several at once",

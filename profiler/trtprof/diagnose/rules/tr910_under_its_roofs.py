@@ -24,7 +24,7 @@ def judge(case: Case) -> Claim | str:
     """One finding when the latency is under the share of the roofs that a layer may be."""
     if case.gpu:
         return "the rule is about the whole run, which was on a GPU, where layers may overlap"
-    measured, allowed = case.latency.median_ns, case.attainable_ns
+    measured, allowed = case.latency.headline_ns, case.attainable_ns
     facts = f"{format_ns(measured)} measured, {format_ns(allowed)} is what its layers take at best"
     if not measured or measured >= allowed * case.thresholds.above_roof:
         return f"the rule is about the whole run: {facts}; under {format_percent(case.thresholds.above_roof)} counts"

@@ -31,7 +31,7 @@ def predicted(base: Run, layers: Sequence[LayerResult]) -> Price:
     if unknown:
         return Price(None, f"the work of {unknown[0].op_type} is not known")
     of_layers = sum(layer.measured_ns for layer in base.layers) or 1
-    room = min(1.0, base.latency.median_ns / of_layers)
+    room = min(1.0, base.latency.headline_ns / of_layers)
     less = sum(layer.measured_ns for layer in gone) * room
     kept = [layer for layer in base.layers if layer not in gone]
     efficiencies = _efficiencies(kept)
@@ -39,12 +39,12 @@ def predicted(base: Run, layers: Sequence[LayerResult]) -> Price:
         layer.expected_ns or (layer.attainable_ns or 0) / efficiencies.get(op_kind(layer.op_type), THRESHOLDS.healthy)
         for layer in came
     )
-    after = max(base.latency.median_ns - less + more, 1.0)
+    after = max(base.latency.headline_ns - less + more, 1.0)
     basis = (
         f"{_layers(gone)} of the original {'takes' if len(gone) == 1 else 'take'} {format_ns(round(less))}; "
         f"{_layers(came)} in {'its' if len(gone) == 1 else 'their'} place should take {format_ns(round(more))}"
     )
-    return Price(base.latency.median_ns / after, basis)
+    return Price(base.latency.headline_ns / after, basis)
 
 
 def _layers(layers: Sequence[LayerResult]) -> str:

@@ -138,7 +138,7 @@ class _Page:
 
     def closes(self) -> str:
         gap = ledger_gap_ns(self.run)
-        layers_only = not self.run.latency.n and self.run.latency.median_ns
+        layers_only = not self.run.latency.n and self.run.latency.headline_ns
         whole = "sum of the layers" if layers_only else "measured median"
         return (
             f"misses the {whole.removeprefix('measured ')} by {units.format_ns(gap)}"
@@ -147,7 +147,7 @@ class _Page:
         )
 
     def _step(self, row: LedgerRow) -> Row:
-        median = self.run.latency.median_ns
+        median = self.run.latency.headline_ns
         kind: Kind = "" if row.kind == "fact" else row.kind
         share = f"{round(100 * row.ns / median)} %" if median else "-"
         time = f"{_MARKS[row.kind]}{units.format_ns(row.ns)}"

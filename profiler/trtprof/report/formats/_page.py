@@ -47,8 +47,8 @@ def page_data(run: records.Run) -> dict[str, Any]:
             "threads": ceilings.threads,
             "launch_ns": ceilings.launch_ns,
         },
-        "latency_ns": run.latency.median_ns,
-        "end_to_end": bool(run.latency.n or not run.latency.median_ns),
+        "latency_ns": run.latency.headline_ns,
+        "end_to_end": bool(run.latency.n or not run.latency.headline_ns),
         "ledger": msgspec.to_builtins(run.ledger, order="deterministic"),
         "layers": _layers(run.layers, text, node_at),
         "terms": {

@@ -245,7 +245,7 @@ class _Page:
         )
         latency = run.latency
         if latency.n:
-            measured = f"{units.format_ns(latency.median_ns)} median of {latency.n:,}, cv {100 * latency.cv:.1f} %"
+            measured = f"{units.format_ns(latency.headline_ns)} median of {latency.n:,}, cv {100 * latency.cv:.1f} %"
         else:
             measured = "no sample of the latency"
         parts = [self.safe(device, 90), self.safe(_clocks(run), 120), measured, coverage, *more]
@@ -563,7 +563,7 @@ class _Page:
     def ledger(self) -> None:
         run = self.run
         rows = largest([row for row in run.ledger if row.ns], LEDGER_ROWS)
-        layers_only = bool(not run.latency.n and run.latency.median_ns)
+        layers_only = bool(not run.latency.n and run.latency.headline_ns)
         whole = "sum of the layers" if layers_only else "end to end, measured"
         if not rows:
             self.nothing("ledger", "nothing to draw: no ledger")
@@ -575,7 +575,7 @@ class _Page:
         sums = [0]
         for row in rows:
             sums.append(sums[-1] + row.ns)
-        median = run.latency.median_ns
+        median = run.latency.headline_ns
         low, high = min(*sums, 0), max(*sums, median)
         span = high - low or 1
         values = [self._value(row) for row in rows] + [units.format_ns(median)]
@@ -601,7 +601,7 @@ class _Page:
         self.caption(f"the rows miss {total} by {units.format_ns(gap)}" if gap else f"the rows add up to {total}")
 
     def _value(self, row: LedgerRow) -> str:
-        median = self.run.latency.median_ns
+        median = self.run.latency.headline_ns
         mark = {"fact": "", "estimate": "~", "remainder": "="}[row.kind]
         share = f"  {100 * row.ns / median:.0f} %" if median else ""
         return f"{mark}{units.format_ns(row.ns)}{share}"

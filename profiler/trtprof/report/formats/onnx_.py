@@ -57,8 +57,8 @@ def _of_layer(run: Run, layer: LayerResult, findings: list[Finding]) -> Iterator
     time = units.format_ns(layer.measured_ns)
     whose = "" if len(layer.nodes) == 1 else f" for these {count(len(layer.nodes), 'node')}: {', '.join(layer.nodes)}"
     yield "time", f"layer {layer.name}: {time}{whose}" if whose else time
-    if run.latency.median_ns:
-        yield "share", f"{units.format_percent(layer.measured_ns / run.latency.median_ns)} of the measured latency"
+    if run.latency.headline_ns:
+        yield "share", f"{units.format_percent(layer.measured_ns / run.latency.headline_ns)} of the measured latency"
     yield "bound", bound_name(layer.bound, run.device.kind)
     if layer.attainable_ns is not None:
         yield "floor", f"~{units.format_ns(layer.attainable_ns)} at the ceilings of this device"
@@ -79,7 +79,7 @@ def _of_layer(run: Run, layer: LayerResult, findings: list[Finding]) -> Iterator
 
 
 def _of_run(run: Run) -> Iterator[tuple[str, str]]:
-    yield f"{PREFIX}latency", f"{units.format_ns(run.latency.median_ns)} median, measured without the profiler"
+    yield f"{PREFIX}latency", f"{units.format_ns(run.latency.headline_ns)} median, measured without the profiler"
     yield f"{PREFIX}device", f"{run.backend.name} on {run.device.name}"
     yield f"{PREFIX}verdict", run.verdict
     for number, finding in enumerate((each for each in run.findings if each.kind == "trust"), 1):
