@@ -9,6 +9,7 @@ import onnx
 import onnx.checker
 import onnx.external_data_helper
 
+from tests.fakes.rewrites import RewriteCase, outputs_of, rewritten
 from trtprof.rewrite import REWRITES, apply
 from trtprof.rewrite.model import opened, save
 
@@ -76,3 +77,15 @@ def test_shapes_that_were_inferred_are_not_written(tmp_path: Path) -> None:
     model.graph.node.extend(onnx.parser.parse_graph(graph).node)
     onnx.save(model, tmp_path / "before.onnx")
     assert "t" not in {info.name for info in multiplied(tmp_path / "before.onnx").graph.value_info}
+
+
+def test_a_prelu_spelled_out_keeps_infinities_and_nan(tmp_path: Path) -> None:
+    x = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 3.0, -3.0] * 9, np.float32)
+    chosen = REWRITES.get("prelu-spelled")
+    assert chosen is not None
+    for slope in (0.25, 0.0, -0.5):
+        graph = "g (float[63] x) => (float[63] y) { y = PRelu (x, s) }"
+        model = RewriteCase("", graph, weights={"s": np.array([slope], np.float32)}).model()
+        sites, made = rewritten(chosen, model, tmp_path)
+        assert len(sites) == 1
+        np.testing.assert_array_equal(outputs_of(made, {"x": x}), outputs_of(model, {"x": x}))

@@ -90,7 +90,7 @@ ANSWERS: Mapping[str, Answers] = {
     "RL101": _answers(
         rewrites="attention-fused batchnorm-folded cast-pairs concat-of-slices conv1d-as-conv2d convtranspose-as-conv "
         "convtranspose-as-resize cube-as-mul depthwise-repeated-channels gather-as-slice gelu-fused "
-        "gemv-as-reduce gemv-fold-batch layernorm-fused matmul-as-conv1x1 merge-products pow-as-mul "
+        "gemv-as-reduce gemv-fold-batch layernorm-fused matmul-as-conv1x1 merge-products pow-as-mul prelu-spelled "
         "rmsnorm-fused row-matmul-transposed softmax-last-axis split-products transpose-through "
         "where-constant",
         passes="onnxslim ort-transformers",
