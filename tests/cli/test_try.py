@@ -54,7 +54,7 @@ def test_options_get_to_the_flow(asked: list[TryOptions]) -> None:
     )
     assert (options.run.threads, options.run.seed, options.run.output) == (2, 3, "somewhere")
     assert options.run.tuning.execution_mode == "parallel"
-    assert "7.1 times as fast" in done.stdout
+    assert "7.1x (6.90 to 7.30)" in done.stdout
 
 
 @pytest.mark.usefixtures("asked")

@@ -44,7 +44,7 @@ def typical() -> Tried:
         threads=2,
         latency=of.latency,
         folder="reports/model-try/base",
-        verdict="gemv-as-reduce: 7.1 times as fast (6.9 to 7.3), 791 ms to 111 ms",
+        verdict="gemv-as-reduce: 7.1x (6.90 to 7.30)",
         doubts=("p99 is 3.1 x the median",),
         rungs=(
             helps,
@@ -74,5 +74,5 @@ def nothing() -> Tried:
     found = typical()
     kept = tuple(one for one in found.rungs if one.verdict != "helps")
     return msgspec.structs.replace(
-        found, rungs=kept, best=None, verdict="nothing helps of the 2 rungs that were measured", doubts=()
+        found, rungs=kept, best=None, verdict="nothing helps of the 2 candidates that were measured", doubts=()
     )

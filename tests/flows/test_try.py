@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -21,6 +22,7 @@ from trtprof.base.run_folder import Request, RunFolder
 from trtprof.capture.turns import Variant
 from trtprof.compare import compare
 from trtprof.compare.turns import TurnsChange
+from trtprof.flows import try_
 from trtprof.flows.options import RunOptions
 from trtprof.flows.report import analysed, tries
 from trtprof.flows.run import execute
@@ -113,22 +115,57 @@ def test_what_helps_is_combined_and_measured_again(tmp_path: Path, try_it: Made)
     assert "--sessionOption session.intra_op.allow_spinning=0" in found.best.command
 
 
-def test_what_does_not_hold_is_not_the_best(
-    tmp_path: Path, try_it: Made, only_rewrites: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_the_verdict_is_what_held_when_it_was_measured_again(
+    tmp_path: Path, try_it: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The best of many is the luckiest, too: it is measured once more after it was chosen."""
-    path = model_of(GEMV, tmp_path)
+    """The best of many is the luckiest, too: it is measured once more after it was chosen, and then the next one."""
     real = search.Search._confirm
 
-    def luck_is_over(self: search.Search, *given: Any) -> None:
-        monkeypatch.setattr(search, "measured", lambda *_: gained(1.0))
-        real(self, *given)
+    def luck_is_over(self: search.Search, *given: Any) -> bool:
+        monkeypatch.setattr(search, "measured", lambda _, after, *__: gained(1.0 if "gemv" in after.name else 1.3))
+        return real(self, *given)
 
     monkeypatch.setattr(search.Search, "_confirm", luck_is_over)
-    found = try_it(path, {"gemv-as-reduce": 1.5}, **only_rewrites)
-    assert row(found, "gemv-as-reduce").verdict == "helps"
-    assert found.best is None
-    assert any("when it was measured again" in note for note in found.notes)
+    gains: dict[str, float | BaseException] = {"gemv-as-reduce": 1.5, "no-spinning": 1.3}
+    found = try_it(model_of(GEMV, tmp_path), gains, rungs=tuple(gains))
+    assert found.verdict.startswith("no-spinning: 1.3x (")
+    assert found.best is not None
+    assert found.best.rungs == ("no-spinning",)
+    assert row(found, "gemv-as-reduce").verdict == "no difference"
+    assert any("gemv-as-reduce helped, but not when it was measured again" in note for note in found.notes)
+
+
+def test_the_cheap_come_first_and_what_touches_little_is_not_measured(
+    tmp_path: Path, try_it: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = """g (float[8,8] a, float[8,8] b) => (float[8,8] y, float[8,8] z) {
+        y = MatMul (a, b)
+        z = Div (a, c)
+    }"""
+    path = model_of(graph, tmp_path, c=np.full(1, 3, np.float32))
+    real = search.Search.__init__
+
+    def with_times(self: search.Search, options: Any, base: Any, *rest: Any) -> None:
+        layers = tuple(
+            msgspec.structs.replace(layer, measured_ns=20_000 if layer.op_type == "Div" else 980_000)
+            for layer in base.layers
+        )
+        real(self, options, msgspec.structs.replace(base, layers=layers), *rest)
+
+    monkeypatch.setattr(search.Search, "__init__", with_times)
+    order: list[str] = []
+    monkeypatch.setattr(search.Search, "_measure", lambda _, one, *__: order.append(one.candidate.name))
+    div = row(try_it(path, {}, kinds=frozenset({"option", "rewrite"})), "div-as-mul")
+    assert order[:2] == ["no-spinning", "threads-1"]
+    assert (div.verdict, round(div.at_most or 0, 3)) == ("not measured", 1.02)
+
+
+def test_a_name_that_is_none_is_refused_before_anything_runs(
+    tmp_path: Path, try_it: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(try_, "execute", lambda *_: pytest.fail("it ran"))
+    with pytest.raises(UsageError, match="--rung foo: there is no such candidate"):
+        try_it(model_of(GEMV, tmp_path), {}, rungs=("threads-3", "foo"))
 
 
 @pytest.fixture
@@ -159,7 +196,7 @@ def test_a_wrong_variant_is_shown_as_wrong_and_never_as_fast(tmp_path: Path, try
 def test_ctrl_c_keeps_what_is_measured(tmp_path: Path, try_it: Made) -> None:
     found = try_it(
         model_of(GEMV, tmp_path), {"gemv-as-reduce": 3.0, "no-": KeyboardInterrupt()},
-        rungs=("gemv-as-reduce", "no-spinning"),
+        rungs=("gemv-as-reduce", "no-arena"),
     )  # fmt: skip
     assert found.interrupted
     assert "not measured again" in found.verdict
@@ -275,7 +312,7 @@ def test_the_options_of_a_run_are_found_in_its_request(tmp_path: Path) -> None:
 def test_what_was_measured_outlives_the_run_of_the_best(
     tmp_path: Path, try_it: Made, only_rewrites: dict[str, Any], monkeypatch: pytest.MonkeyPatch, fault: BaseException
 ) -> None:
-    def broken(*_: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise fault
 
     monkeypatch.setattr("trtprof.flows.try_._kept", broken)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from trtprof.base.records import GpuSpec
 
 ITERATIONS, DURATION_S, PROFILED = 5, 1.0, 8
-"""Of the runs of the original and of the best: enough for findings and for the times of layers. What a rung brings is
-measured in turns."""
+"""Of the runs of the original and of the best: enough for findings and for the times of layers. Candidates are measured
+interleaved."""
 _BUDGET = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
 _SECONDS = {"s": 1, None: 1, "m": 60, "min": 60, "h": 3600}
 
@@ -45,7 +45,7 @@ def try_(
         str,
         opt(
             "--budget",
-            "About how long it may take: 90s, 5m, 1h. Two thirds are for rungs one by one.",
+            "About how long it may take: 90s, 5m, 1h.",
             "What is tried",
             metavar="TIME",
         ),
@@ -54,7 +54,7 @@ def try_(
         int,
         opt(
             "--max-candidates",
-            "Measure at most so many rungs, the most promising first.",
+            "Measure at most so many candidates, the most promising first.",
             "What is tried",
             metavar="N",
             min=1,
@@ -64,22 +64,24 @@ def try_(
         list[str] | None,
         opt(
             "--only",
-            "Rungs that answer these findings alone, in the layers that they are about.",
+            "Candidates for these findings only, in their layers.",
             "What is tried",
             metavar="CODE,...",
             autocompletion=completion.rules,
         ),
     ] = None,
-    rung: Annotated[list[str] | None, opt("--rung", "These rungs alone.", "What is tried", metavar="NAME,...")] = None,
+    rung: Annotated[
+        list[str] | None, opt("--rung", "These candidates only.", "What is tried", metavar="NAME,...")
+    ] = None,
     skip: Annotated[
-        list[str] | None, opt("--skip", "All rungs but these.", "What is tried", metavar="NAME,...")
+        list[str] | None, opt("--skip", "All candidates but these.", "What is tried", metavar="NAME,...")
     ] = None,
     options_only: Annotated[bool, opt("--options-only", "Leave the graph as it is.", "What is tried")] = False,
     rewrites_only: Annotated[
         bool, opt("--rewrites-only", "Leave the options of the runtime as they are.", "What is tried")
     ] = False,
     dry_run: Annotated[
-        bool, opt("--dry-run", "Predict what each rung brings, and measure nothing but the original.", "What is tried")
+        bool, opt("--dry-run", "Measure the original only, and predict the candidates.", "What is tried")
     ] = False,
     gpu: GpuOption = None,
     export: o.Export,
@@ -100,8 +102,8 @@ def try_(
 ) -> None:
     """Try what would help a model: rewrites of its graph and options of the runtime, each measured.
 
-    Each variant takes turns with the original, in processes of their own, after its outputs were found to be
-    the same. What helps is combined, and the best is measured once more. Nothing of the original is changed:
+    Each candidate's outputs are checked, then it is measured interleaved with the original, each in a process of
+    its own. What helps is combined, and the best is measured once more. The original is never changed:
     -o best.onnx writes the rewritten model.
 
     Example: trtprof try model.onnx --budget 2m -o best.onnx -o tried.html

@@ -21,7 +21,7 @@ def test_verdict_and_doubts_come_before_the_table(width: int) -> None:
     lines = text.splitlines()
     assert max(map(len, lines[:20])) <= width
     assert lines[0].startswith("verdict")
-    assert "7.1 times as fast" in lines[0]
+    assert "7.1x (6.90 to 7.30)" in lines[0]
     places = [text.index(words) for words in ("verdict", "doubts", "p99 is 3.1", "conv-pad-channels", "best")]
     assert places == sorted(places)
     assert "trtprof compare reports/model-try/base reports/model-try/best" in text

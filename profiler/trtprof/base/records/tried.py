@@ -54,6 +54,8 @@ class Rung(Record, frozen=True, kw_only=True):
     """How often chance alone goes as far, before it is set against how many were tried."""
     predicted: float | None = None
     """By its layers, before it was measured; None where nothing tells it."""
+    at_most: float | None = None
+    """The gain if the layers that it changes took no time; None for options."""
     basis: c.Prose = ""
     """Where the prediction is from."""
     before_ns: c.NonNegative | None = None
@@ -94,7 +96,7 @@ class BestRungs(Record, frozen=True, kw_only=True):
     model: c.FileName = ""
     """The rewritten model, where it was written."""
     folder: c.Place = ""
-    """The run of it."""
+    """The run of it; empty where there was no time for it."""
     command: c.Command = ""
     """That runs it again."""
     patch: tuple[c.Prose, ...] = ()

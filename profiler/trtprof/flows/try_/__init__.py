@@ -29,7 +29,7 @@ from trtprof.flows.try_.on_cpu import OnCpu
 from trtprof.flows.try_.on_cuda import OnCuda
 from trtprof.flows.try_.on_tensorrt import OnTensorrt, with_timing_cache
 from trtprof.flows.try_.options import TryOptions
-from trtprof.flows.try_.search import Best, Search
+from trtprof.flows.try_.search import Best, Search, names_on_cpu, refuse_unknown
 from trtprof.flows.try_.target import Target
 from trtprof.source.load import LoadedModel
 from trtprof.source.request import ModelRequest
@@ -48,6 +48,8 @@ def try_model(options: TryOptions, progress: Progress = SILENT, reports: Path = 
     began = time.monotonic()
     backend = choose_backend(options.run.backend)
     on_gpu = backend.name in GPU_BACKENDS
+    if not on_gpu:
+        refuse_unknown(names_on_cpu(options), options)
     with (
         options.run.model.opened(progress.detail) as loaded,
         scratch_folder() as scratch,
@@ -61,13 +63,17 @@ def try_model(options: TryOptions, progress: Progress = SILENT, reports: Path = 
         run = with_timing_cache(options.run, backend.name, runs)
         base_folder = execute(_run_options(run, runs / "base"), progress)
         base = base_folder.report()
+        ran = time.monotonic() - began
         target = _target(backend.name, run, base_folder, loaded, scratch, progress)
         search = Search(options, base, target, source, scratch, progress)
         search.everything(began)
         best = None
         try:
             if search.best is not None:
-                best = _kept(search.best, options, target, runs, loaded.path, progress)
+                late = time.monotonic() + ran > began + options.budget_s
+                best = _kept(search.best, options, target, runs, loaded.path, progress, late=late)
+                if late:
+                    search.notes.append("there was no time left for the run of the best: give a longer --budget")
         except KeyboardInterrupt:
             search.stopped("before the run of the best was done")
         except TrtprofError as error:
@@ -112,15 +118,16 @@ def _run_options(options: RunOptions, folder: Path) -> RunOptions:
     return msgspec.structs.replace(options, output=str(folder), force=True, resume=False)
 
 
-def _kept(best: Best, options: TryOptions, target: Target, runs: Path, original: Path, progress: Progress) -> BestRungs:
-    """The best model in a file of its own, and a run of it."""
+def _kept(
+    best: Best, options: TryOptions, target: Target, runs: Path, original: Path, progress: Progress, *, late: bool
+) -> BestRungs:
+    """The best model in a file of its own, and a run of it unless it is late."""
     file = original
     if best.variant.steps:
         file = runs / BEST_MODEL
         _copied(Path(best.variant.session.model), file)
         if options.model:
             _copied(file, Path(options.model))
-    progress.stage("best")
     given = options.run.model
     request = given if not best.variant.steps else ModelRequest.of(file, given.shapes_given, given.batch)
     shapes = [word for text in given.shapes_given for word in ("--shapes", text)]
@@ -128,14 +135,17 @@ def _kept(best: Best, options: TryOptions, target: Target, runs: Path, original:
     inputs = [word for text in options.run.load_inputs for word in ("--loadInputs", text)]
     words = ["trtprof", "run", request.model, *shapes, *batch, *inputs, *target.flags(best.variant)]
     command = shlex.join(words)
-    run = _run_options(target.run_options(best.variant), runs / "best")
-    folder = execute(msgspec.structs.replace(run, model=request, command=command), progress)
+    folder = ""
+    if not late:
+        progress.stage("best")
+        run = _run_options(target.run_options(best.variant), runs / "best")
+        folder = str(execute(msgspec.structs.replace(run, model=request, command=command), progress).path)
     return BestRungs(
         rungs=best.names,
         gain=best.gain,
         options=best.options,
         model=options.model or (str(file) if best.variant.steps else ""),
-        folder=str(folder.path),
+        folder=folder,
         command=command,
         patch=tuple(patch_of(original, file)) if best.variant.steps else (),
     )

@@ -15,6 +15,7 @@ FEWEST = 2
 PAIRS = 4  # Turns of each side in a round
 TURN_MS = 120.0  # Least time of a turn; it is one inference at least
 ALIKE = 0.02  # A variant that is within so much of the original, for sure, makes no difference worth another process
+CLEAR = 0.05  # One that is further away, for sure, needs no further process either
 
 
 def measured(before: Variant, after: Variant, deadline: float) -> TurnsChange:
@@ -28,6 +29,7 @@ def measured(before: Variant, after: Variant, deadline: float) -> TurnsChange:
         change = change_of_turns(rounds)
         low, high = change.interval()
         alike = low > math.exp(-ALIKE) and high < math.exp(ALIKE)
-        late = len(rounds) >= FEWEST and time.monotonic() > deadline
-        if len(rounds) >= ROUNDS or alike or late:
+        clear = low > math.exp(CLEAR) or high < math.exp(-CLEAR)
+        enough = len(rounds) >= FEWEST and (clear or time.monotonic() > deadline)
+        if len(rounds) >= ROUNDS or alike or enough:
             return change

@@ -15,14 +15,13 @@ from trtprof.capture.turns import Variant as Side
 from trtprof.engine.onnxruntime import ENGINE_GRAPH
 from trtprof.engine.ort_graph import save_graph
 from trtprof.flows.options import RunOptions
-from trtprof.flows.run import execute, session_of
+from trtprof.flows.run import session_of
 from trtprof.flows.try_.options import OptionRung, option_rungs
-from trtprof.flows.try_.price import NOT_TOLD, Price, predicted
+from trtprof.flows.try_.price import NOT_TOLD, Price
 from trtprof.flows.try_.target import Built, Rounding, Setup
 from trtprof.flows.try_.variants import Variant, graph_digest
 from trtprof.runtime.session_tuning import FLAG, SessionTuning
 from trtprof.source.load import LoadedModel
-from trtprof.source.request import ModelRequest
 
 
 class OnCpu:
@@ -56,17 +55,8 @@ class OnCpu:
         shutil.rmtree(folder)
         return Built(digest)
 
-    def priced(self, variant: Variant, folder: Path) -> Price:
-        """By its layers, which one short run shows with the shapes that they have."""
-        if not variant.steps:
-            return NOT_TOLD
-        given = self.run_options(variant)
-        request = ModelRequest.of(variant.session.model, given.model.shapes_given, given.model.batch)
-        options = msgspec.structs.replace(
-            given, model=request, output=str(folder), force=True, resume=False, iterations=1, warmup_ms=0.0,
-            duration_s=0.0, profile_iterations=1, recalibrate=False,
-        )  # fmt: skip
-        return predicted(self._base, execute(options).report().layers)
+    def priced(self, _variant: Variant, _folder: Path, /) -> Price:
+        return NOT_TOLD
 
     def side(self, variant: Variant, name: str, inputs: tuple[InputTensor, ...], seed: int) -> Side:
         return Side(name=name, inputs=inputs, seed=seed, session=variant.session)

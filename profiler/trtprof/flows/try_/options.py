@@ -89,6 +89,7 @@ _SESSION: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], bool, _Here | 
      ("optimization.enable_gelu_approximation=1",), ("RL101", "RL102"), False, _gelu),
 )  # fmt: skip
 """Of ONNX Runtime 1.23 and later on the CPU (onnxruntime_session_options_config_keys.h)."""
+SESSION_NAMES = tuple(row[0] for row in _SESSION)
 
 
 def option_rungs(run: Run, device: Device, threads: int) -> Iterator[OptionRung]:

@@ -18,6 +18,7 @@ class Price(NamedTuple):
 
     gain: float | None  # Time of the original over that of the variant
     basis: str  # Where that is from, in words
+    at_most: float | None = None  # The gain if the layers that it changes took no time
 
 
 NOT_TOLD = Price(None, "nothing but a measurement tells it")

@@ -1,7 +1,8 @@
-"""Which rungs are tried, in which order, and what is combined."""
+"""Which candidates are measured, in which order, and what is combined."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,16 +20,21 @@ from trtprof.compare.samples import LEVEL
 from trtprof.compare.turns import TurnsChange, judged
 from trtprof.engine.passes import INSTALL, PASSES
 from trtprof.flows.progress import Progress
+from trtprof.flows.try_ import measure
 from trtprof.flows.try_.measure import measured
-from trtprof.flows.try_.options import OptionRung, TryOptions
+from trtprof.flows.try_.options import SESSION_NAMES, OptionRung, TryOptions
 from trtprof.flows.try_.price import NOT_TOLD, SAME, Price
 from trtprof.flows.try_.target import Rounding, Target
 from trtprof.flows.try_.variants import PASS_S, UnfitError, Variant, Workshop, rewrites
 
 HOPELESS = 0.8  # A rewrite that is predicted to reach less of the speed of the original is not measured
-PREDICTED, SINGLES, COMBINED = 0.3, 0.65, 0.8
-"""Shares of the budget after which nothing more is predicted, no further rung is begun, and nothing more is combined:
-what is left is for the last measurement and the run of the best."""
+PLAUSIBLE = 0.03  # Share of the layers' time that a rewrite must touch to be worth a measurement
+FIRST = ("no-spinning", "threads-1")  # On a CPU: cheap to set up, and often what helps most
+PREDICTED, SINGLES, COMBINED = 0.3, 0.7, 0.85
+"""Shares of the budget without the two runs after which nothing more is predicted, no further candidate is begun, and
+nothing more is combined: the rest is for the last measurement."""
+TURNS = 2 * measure.FEWEST * (measure.PAIRS + 2)
+"""Inferences that a measurement needs at least: those of the turns, and two to warm up each process."""
 LEAST_PASS_S = 10.0
 """Seconds that a pass of another project has, even when there is no time left to predict what it brings."""
 LAST_S = 10.0  # Seconds that the last measurement has at least for further rounds
@@ -36,7 +42,7 @@ _ORDER: tuple[RungVerdict, ...] = ("helps", "no difference", "slower", "wrong", 
 
 
 class Candidate(NamedTuple):
-    """A rung, or several, that may be tried."""
+    """One change, or several, that may be measured."""
 
     names: tuple[str, ...]  # Of its rungs
     kind: RungKind  # See `records.RungKind`
@@ -86,7 +92,6 @@ class Best(NamedTuple):
     variant: Variant
     gain: Interval
     options: dict[str, str]
-    change: TurnsChange
 
 
 class Search:
@@ -127,11 +132,16 @@ class Search:
 
         `began`: ``time.monotonic()`` from which on the budget counts.
         """
-        budget = self._options.budget_s
-        until, combining = began + SINGLES * budget, began + COMBINED * budget
-        self._predicting = began + PREDICTED * budget
+        now = time.monotonic()
+        left, ran = began + self._options.budget_s - now, now - began
+        left -= ran if left > 2 * ran else 0.0  # For the run of the best, which takes as long as that of the original
+        until, combining = now + SINGLES * left, now + COMBINED * left
+        self._predicting = now + PREDICTED * left
         try:
-            ready = self._prepared(self._chosen(), until)
+            chosen = self._chosen()
+            first = [] if self._options.dry_run else [one for name in FIRST for one in chosen if one.name == name]
+            self._measure_all(self._prepared(first, until), until)
+            ready = self._prepared([one for one in chosen if one not in first], until)
             if self._options.dry_run:
                 for one in ready:
                     self._row(one.candidate, "not measured", "a dry run measures nothing", price=one.price)
@@ -188,10 +198,11 @@ class Search:
 
     def _prepared(self, candidates: Sequence[Candidate], until: float) -> list[Ready]:
         """Those that change anything, the most promising first; rows for all others that fit."""
-        self._progress.stage("variants")
+        self._progress.stage("candidates")
+        prepared = []
         for one in candidates:
             if time.monotonic() > until:
-                self._row(one, "not measured", "there was no time left to make it")
+                self._row(one, "not measured", _NO_TIME)
                 continue
             began = time.monotonic()
             self._shop.pass_s = min(max(self._predicting - began, LEAST_PASS_S), PASS_S)
@@ -203,11 +214,16 @@ class Search:
                 self._row(one, "failed", f"{error.what}: {error.why}", seconds=time.monotonic() - began)
             else:
                 if ready is not None:
-                    self._ready[one.name] = ready._replace(seconds=time.monotonic() - began)
-                    self._progress.detail(f"{one.name}: {_times(ready.price.gain)} predicted")
-        return sorted(self._ready.values(), key=lambda one: -(one.price.gain or 1.0))
+                    prepared.append(ready._replace(seconds=time.monotonic() - began))
+                    self._ready[one.name] = prepared[-1]
+        return sorted(prepared, key=lambda one: -(one.price.gain or one.price.at_most or 1.0))
 
     def _prepare(self, candidate: Candidate) -> Ready | None:
+        at_most = self._at_most(candidate)
+        if at_most is not None and at_most < 1 / (1 - PLAUSIBLE) and candidate.name not in self._options.rungs:
+            price = Price(None, f"the layers that it changes take under {PLAUSIBLE:.0%} of the time", at_most)
+            self._row(candidate, "not measured", price.basis, price=price)
+            return None
         variant = self._made(candidate)
         same = variant.graph == self._original.graph
         if same and candidate.steps and not candidate.options:
@@ -217,8 +233,22 @@ class Search:
             price = candidate.price or NOT_TOLD
             return Ready(candidate, variant, price, 0.0)
         if time.monotonic() > self._predicting and not self._options.dry_run:
-            return Ready(candidate, variant, Price(None, "there was no time to predict it"), 0.0)
-        return Ready(candidate, variant, self._target.priced(variant, self._folder("seen")), 0.0)
+            price = Price(None, "there was no time to predict it")
+        else:
+            price = self._target.priced(variant, self._folder("seen"))
+        return Ready(candidate, variant, price._replace(at_most=at_most), 0.0)
+
+    def _at_most(self, candidate: Candidate) -> float | None:
+        """The gain if the layers that a candidate changes took no time; None for options, and where no layer tells."""
+        layers = self._base.layers
+        total = sum(layer.measured_ns for layer in layers)
+        if not candidate.steps or not total:
+            return None
+        _, sites = self._shop.file(candidate.steps, self._only())
+        gone = {name for site in sites for name in site.before}
+        # A layer without nodes, such as a reorder, may go with any of them.
+        kept = sum(layer.measured_ns for layer in layers if layer.nodes and gone.isdisjoint(layer.nodes))
+        return total / max(kept, 1)
 
     def _made(self, candidate: Candidate) -> Variant:
         setup = self._target.setup(dict(text.split("=", 1) for text in candidate.settings), candidate.threads)
@@ -247,7 +277,13 @@ class Search:
             return "it is predicted to be slower"
         if self.candidates >= self._options.most:
             return f"{self._options.most} were measured, as many as asked for"
-        return "there was no time left" if time.monotonic() > until else ""
+        left, latency_ns = until - time.monotonic(), self._base.latency.headline_ns
+        if left > 0 and TURNS * latency_ns / 1e9 > max(left, self._options.budget_s / 2):
+            return (
+                f"{TURNS} inferences of {format_ns(latency_ns)} do not fit into a budget of "
+                f"{self._options.budget_s:.0f} s: give a longer --budget"
+            )
+        return _NO_TIME if left <= 0 else ""
 
     def _measure(self, one: Ready, until: float, beside: Ready | None = None) -> TurnsChange | None:
         """Check the outputs of a variant, measure it, and write its row; None where it is wrong or does not run."""
@@ -274,7 +310,7 @@ class Search:
                   change=change, beside=beside.candidate.name if beside else "")  # fmt: skip
         if change is not None:
             low, high = change.interval()
-            self._progress.note(f"{candidate.name}: {_times(change.gain)} ({low:.2f} to {high:.2f})")
+            self._progress.note(f"{candidate.name}: {change.gain:.3g}x ({low:.2f} to {high:.2f})")
             if beside is None:
                 self._changes[candidate.name] = change
         else:
@@ -315,7 +351,8 @@ class Search:
                 self._rows[name] = msgspec.structs.replace(
                     self._rows[twin], name=name, kind=one.candidate.kind, title=one.candidate.title,
                     answers=one.candidate.answers, exact=one.candidate.exact, nodes=one.variant.gone,
-                    added=one.variant.added, predicted=one.price.gain, basis=one.price.basis, seconds=one.seconds,
+                    added=one.variant.added, predicted=one.price.gain, at_most=one.price.at_most,
+                    basis=one.price.basis, seconds=one.seconds,
                     reason=f"the runtime makes the same graph of it as of {twin}",
                 )  # fmt: skip
 
@@ -328,6 +365,15 @@ class Search:
         if not helps:
             return
         self._progress.stage("combination")
+        if self._confirm(self._combined(helps, until), until):
+            return
+        for row in helps:  # What does not hold is no longer among those that help.
+            left = time.monotonic() < until and self._rows[row.name].verdict == "helps"
+            if left and self._confirm(self._ready[row.name], until):
+                return
+
+    def _combined(self, helps: Sequence[Rung], until: float) -> Ready:
+        """The best, and with it each of the others that makes it faster still."""
         best = self._ready[helps[0].name]
         for number, row in enumerate(helps[1:], 1):
             if time.monotonic() > until:
@@ -347,7 +393,7 @@ class Search:
             )
             if found.answer == "faster":
                 best = both
-        self._confirm(best, until)
+        return best
 
     def _both(self, best: Ready, other: Ready) -> Ready | None:
         """The best so far with another rung on top; None where that changes nothing or cannot be."""
@@ -365,23 +411,25 @@ class Search:
             return None
         return Ready(candidate, variant, Price(None, "of a combination nothing is predicted"), 0.0)
 
-    def _confirm(self, best: Ready, until: float) -> None:
-        """Measure the best against the original once more: what was chosen for its measurement looks too good there."""
+    def _confirm(self, best: Ready, until: float) -> bool:
+        """Measure the best once more, and return whether it holds: what was chosen for a measurement looks too good."""
         sides = self._side(self._original, _ORIGINAL), self._side(best.variant, best.candidate.name)
         try:
             found = judged([measured(*sides, max(until, time.monotonic() + LAST_S))])[0]
         except TrtprofError as error:
             self.notes.append(f"{best.candidate.name} failed when it was measured again: {error.what}: {error.why}")
-            return
+            return False
         gain = Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level)
         if found.answer != "faster":
-            self.notes.append(
-                f"{best.candidate.name} helped, but not when it was measured again: {_times(gain.value)} "
-                f"({gain.low:.2f} to {gain.high:.2f})"
+            name, reason = best.candidate.name, f"not when it was measured again: {_gain(gain)}"
+            self.notes.append(f"{name} helped, but {reason}")
+            self._rows[name] = msgspec.structs.replace(
+                self._rows[name], verdict=_VERDICTS[found.answer], reason=f"it helped once, but {reason}"
             )
-            return
+            return False
         one = best.candidate
-        self.best = Best(one.names, best.variant, gain, one.options, found.change)
+        self.best = Best(one.names, best.variant, gain, one.options)
+        return True
 
     # --- the result ------------------------------------------------------------------------------
 
@@ -393,26 +441,19 @@ class Search:
     def verdict(self) -> str:
         """What came of it, in a sentence."""
         if self.best is not None:
-            change, gain = self.best.change, self.best.gain
-            return (
-                f"{' and '.join(self.best.names)}: {_times(gain.value)} ({gain.low:.2f} to {gain.high:.2f}), "
-                f"{format_ns(round(change.levels[0]))} to {format_ns(round(change.levels[1]))}"
-            )
+            return f"{' and '.join(self.best.names)}: {_gain(self.best.gain)}"
         helped = [row for row in self.rungs() if row.verdict == "helps" and not row.beside]
-        if helped and self.interrupted and helped[0].gain is not None:
-            gain = helped[0].gain
-            return f"{helped[0].name}: {_times(gain.value)} ({gain.low:.2f} to {gain.high:.2f}), not measured again"
-        if helped:
-            return f"{helped[0].name} helped, but that did not hold: see below"
+        if helped and helped[0].gain is not None:
+            return f"{helped[0].name}: {_gain(helped[0].gain)}, not measured again"
         if self._options.dry_run:
-            return f"a dry run: {len(self._rows)} rungs, of which nothing was measured"
+            return f"a dry run: {len(self._rows)} candidates, of which nothing was measured"
         if not self.candidates:
             reasons = Counter(row.reason for row in self._rows.values() if row.verdict != "refused")
-            why = reasons.most_common(1)[0][0] if reasons else "no rung changes anything of this model"
+            why = reasons.most_common(1)[0][0] if reasons else "no candidate changes anything of this model"
             return f"nothing was measured: {why}"
         if self.candidates == 1:
-            return "the one rung that was measured does not help"
-        return f"nothing helps of the {self.candidates} rungs that were measured"
+            return "the one candidate that was measured does not help"
+        return f"nothing helps of the {self.candidates} candidates that were measured"
 
     def _row(
         self, candidate: Candidate, verdict: RungVerdict, reason: str, *, variant: Variant | None = None,
@@ -424,7 +465,8 @@ class Search:
         self._rows[candidate.name] = Rung(
             name=candidate.name, kind=candidate.kind, title=candidate.title, verdict=verdict, reason=reason,
             answers=candidate.answers, exact=candidate.exact, options=candidate.options,
-            predicted=price.gain if price else None, basis=price.basis if price else "",
+            predicted=price.gain if price else None, at_most=price.at_most if price else None,
+            basis=price.basis if price else "",
             gain=Interval(value=change.gain, low=low, high=high, level=LEVEL) if change else None,
             tail=change.tail if change else None, beside=beside,
             before_ns=round(change.levels[0]) if change else None, after_ns=round(change.levels[1]) if change else None,
@@ -435,6 +477,7 @@ class Search:
 
 
 _ORIGINAL = "the original"
+_NO_TIME = "there was no time left: give a longer --budget"
 _VERDICTS: dict[str, RungVerdict] = {"faster": "helps", "slower": "slower", "not significant": "no difference"}
 
 
@@ -448,15 +491,7 @@ def of_rewrites() -> Iterator[Candidate]:
 
 def asked_for(every: Sequence[Candidate], options: TryOptions) -> list[Candidate]:
     """Those of all candidates that are asked for."""
-    known = {one.name for one in every}
-    for flag, names in (("--rung", options.rungs), ("--skip", options.skip)):
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise UsageError(
-                f"{flag} {unknown[0]}: there is no such rung here",
-                why="there are: " + ", ".join(sorted(known)),
-                fix=f"leave {flag} away, or name one of them",
-            )
+    refuse_unknown({one.name for one in every}, options)
     return [
         one
         for one in every
@@ -464,6 +499,24 @@ def asked_for(every: Sequence[Candidate], options: TryOptions) -> list[Candidate
         and (not options.only or set(one.answers) & set(options.only))
         and one.name not in options.skip
     ]
+
+
+def names_on_cpu(options: TryOptions) -> set[str]:
+    """Names of all candidates on a CPU, known before the model has run; any number of threads is one."""
+    threads = {name for name in (*options.rungs, *options.skip) if re.fullmatch(r"threads-\d+", name)}
+    return {*(one.name for one in rewrites()), *(one.name for one in PASSES), *SESSION_NAMES, *threads}
+
+
+def refuse_unknown(known: set[str], options: TryOptions) -> None:
+    """Refuse names of candidates that there are not."""
+    for flag, names in (("--rung", options.rungs), ("--skip", options.skip)):
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise UsageError(
+                f"{flag} {unknown[0]}: there is no such candidate",
+                why="there are: " + ", ".join(sorted(known)),
+                fix=f"Remove {flag}, or name one of them.",
+            )
 
 
 def _of_option(rung: OptionRung) -> Candidate:
@@ -497,6 +550,6 @@ def _value(row: Rung) -> float:
     return row.gain.value if row.gain is not None else 0.0
 
 
-def _times(gain: float | None) -> str:
-    """``2.5 times as fast``."""
-    return "nothing is" if gain is None else f"{gain:.3g} times as fast"
+def _gain(gain: Interval) -> str:
+    """``1.66x (1.47 to 1.88)``."""
+    return f"{gain.value:.3g}x ({gain.low:.2f} to {gain.high:.2f})"

@@ -60,7 +60,7 @@ class Target(Protocol):
     def built(self, setup: Setup, folder: Path) -> Built:
         """Build it once, so that it is known to be taken; ``folder`` is for what comes and goes."""
 
-    def priced(self, variant: Variant, folder: Path) -> Price:
+    def priced(self, variant: Variant, folder: Path, /) -> Price:
         """What a variant should take, by its layers; ``folder`` is for what comes and goes."""
 
     def side(self, variant: Variant, name: str, inputs: tuple[InputTensor, ...], seed: int) -> Side:

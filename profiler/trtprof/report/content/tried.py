@@ -45,14 +45,14 @@ def document(found: Tried, options: ReportOptions) -> Document:
 def _notes(found: Tried) -> Iterator[str]:
     yield from found.notes
     if found.unfit:
-        yield f"{count(len(found.unfit), 'other rung')} would change nothing of this model"
+        yield f"{count(len(found.unfit), 'other candidate')} would change nothing in this model"
 
 
 def _unfit(found: Tried) -> Section | None:
     if not found.unfit:
         return None
     names = Notes((", ".join(found.unfit),))
-    return Section(title="Rungs that would change nothing", where="paper", fold=True, place=9, blocks=(names,))
+    return Section(title="Candidates that would change nothing", where="paper", fold=True, place=9, blocks=(names,))
 
 
 def _head(found: Tried) -> Pairs:
@@ -60,13 +60,13 @@ def _head(found: Tried) -> Pairs:
     if found.doubts:
         pairs.append(Pair("doubts", Span("; ".join(found.doubts), "doubt", "end"), None, "doubt"))
     threads = count(found.threads, "thread") if found.threads else ""
-    latency = f", {format_ns(found.latency.median_ns)} an inference" if found.latency is not None else ""
+    latency = f", {format_ns(found.latency.headline_ns)} an inference" if found.latency is not None else ""
     pairs += [
         Pair("original", f"{found.model.name}{latency}", 1, ""),
         Pair("device", ", ".join(filter(None, (found.device.name, found.backend.name, threads))), 1, ""),
         Pair(
             "tried",
-            f"{count(len(found.rungs), 'rung')}, {found.candidates} measured against the original in turns, "
+            f"{count(len(found.rungs), 'candidate')}, {found.candidates} measured interleaved with the original, "
             f"in {found.spent_s:.0f} s",
             None,
             "",
@@ -79,18 +79,19 @@ def _table(found: Tried, options: ReportOptions) -> Table:
     shown = options.top or _SHOWN
     return Table(
         columns=(
-            Column("rung", key=True, cut="middle", least=27), Column("gain", right=True), Column("interval", drop=2),
-            Column("predicted", right=True, drop=3, kind="estimate"), Column("off by", right=True, drop=1),
+            Column("candidate", key=True, cut="middle", least=27), Column("gain", right=True),
+            Column("interval", drop=2), Column("predicted", right=True, drop=3, kind="estimate"),
+            Column("off by", right=True, drop=1),
             Column("verdict"), Column("what it does, or why", cut="end", where="paper"),
         ),
         rows=[_row(rung) for rung in found.rungs],
-        title=count(len(found.rungs), "rung"),
+        title=count(len(found.rungs), "candidate"),
         shown=shown,
         rest=lambda at: _rest(found.rungs[at:]),
         after=(
             (
-                "gain: time before over after, 2x is twice as fast; ~ predicted by layers, not measured; off by: the "
-                "largest difference of an output, over what its type allows"
+                "gain: time before over after, 2x is twice as fast; ~ predicted, <= if the layers that it changes took "
+                "no time; off by: largest difference of an output, over what its type allows"
             ),
         ),
     )  # fmt: skip
@@ -103,7 +104,7 @@ def _row(rung: Rung) -> Row:
             rung.name,
             _times(rung.gain.value if rung.gain else None),
             _interval(rung.gain),
-            f"~{_times(rung.predicted)}" if rung.predicted is not None else "-",
+            _predicted(rung),
             "-" if rung.difference is None else "0" if rung.difference == 0 else f"{rung.difference:.2g}",
             Span(rung.verdict, kind),
             rung.title if rung.verdict in _SURE else f"{rung.title}: {rung.reason}" if rung.reason else rung.title,
@@ -154,13 +155,20 @@ def _best(found: Tried) -> Iterator[Block]:
         pairs.append(Pair("options", ", ".join(f"{key}={value}" for key, value in best.options.items()), None, ""))
     if best.model:
         pairs.append(Pair("model", Span(best.model, "", "never"), None, ""))
-    pairs.append(Pair("again", Span(best.command, "", "never"), None, ""))
-    pairs.append(Pair("compare", Span(f"trtprof compare {found.folder} {best.folder}", "", "never"), None, ""))
+    pairs.append(Pair("run it", Span(best.command, "", "never"), None, ""))
+    if best.folder:
+        pairs.append(Pair("compare", Span(f"trtprof compare {found.folder} {best.folder}", "", "never"), None, ""))
     yield Pairs(tuple(pairs))
 
 
 def _times(gain: float | None) -> str:
     return "-" if gain is None else f"{gain:.3g}x"
+
+
+def _predicted(rung: Rung) -> str:
+    if rung.predicted is not None:
+        return f"~{_times(rung.predicted)}"
+    return "-" if rung.at_most is None else f"<= {_times(rung.at_most)}"
 
 
 def _interval(gain: Interval | None) -> str:
