@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.fakes import kernel_rule_cases, plan_rule_cases, rule_cases
+from tests.fakes import cpu_rule_cases, kernel_rule_cases, plan_rule_cases, rule_cases
 from tests.fakes.cases import Timed, engine_case, gemv, layer, make_case, relu
 from tests.fakes.support import refused
 from trtprof.base.errors import UsageError
@@ -20,7 +20,7 @@ from trtprof.diagnose.config import meanings
 from trtprof.diagnose.explain import explain, layer_of
 from trtprof.diagnose.rank import OF_EVERY_FINDING, diagnose
 
-FILES = (rule_cases, kernel_rule_cases, plan_rule_cases)
+FILES = (rule_cases, kernel_rule_cases, plan_rule_cases, cpu_rule_cases)
 CASES: dict[str, Case] = {
     f"{code} {kind}": case
     for file in FILES

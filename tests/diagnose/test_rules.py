@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import kernel_rule_cases, plan_rule_cases, rule_cases
+from tests.fakes import cpu_rule_cases, kernel_rule_cases, plan_rule_cases, rule_cases
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, found, gemv, layer, make_case, only, relu, tensor
 from tests.fakes.kernel_rule_cases import (
     DEPTH,
@@ -81,7 +81,7 @@ from trtprof.runtime.nvml_session import CLOCK_EVENTS
 
 CODES = [rule.code for rule in RULES.values() if rule.plan is None]
 """Of the rules of runs; those of plans are in `test_lints`."""
-FILES = (rule_cases, kernel_rule_cases, plan_rule_cases)
+FILES = (rule_cases, kernel_rule_cases, plan_rule_cases, cpu_rule_cases)
 FIRES: dict[str, Case] = {code: case for file in FILES for code, case in file.POSITIVE.items()}
 SILENT: dict[str, Case] = {code: case for file in FILES for code, case in file.NEGATIVE.items()}
 """A case for every rule there is, one that it finds and one that it must not."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.fakes import kernel_rule_cases, plan_rule_cases, rule_cases
+from tests.fakes import cpu_rule_cases, kernel_rule_cases, plan_rule_cases, rule_cases
 from tests.fakes.cases import only
 from tests.fakes.plugin_cases import story, weigh
 from trtprof.base.records import (
@@ -25,7 +25,7 @@ from trtprof.base.records import (
 from trtprof.diagnose import THRESHOLDS, Case
 from trtprof.diagnose.rank import diagnose
 
-FIRES = {**rule_cases.POSITIVE, **kernel_rule_cases.POSITIVE, **plan_rule_cases.POSITIVE}
+FIRES = {**rule_cases.POSITIVE, **kernel_rule_cases.POSITIVE, **plan_rule_cases.POSITIVE, **cpu_rule_cases.POSITIVE}
 
 TRIES = "trtprof try story.onnx --shapes a:1x2"
 

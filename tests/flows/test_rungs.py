@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.fakes import kernel_rule_cases, plan_rule_cases, rule_cases
+from tests.fakes import cpu_rule_cases, kernel_rule_cases, plan_rule_cases, rule_cases
 from tests.fakes.cases import found
 from trtprof.base.records import Device, Run
 from trtprof.base.rungs import ANSWERS, WITHOUT, Answers, answered, family
@@ -21,7 +21,7 @@ from trtprof.flows.try_.on_tensorrt import Facts, tensorrt_rungs
 from trtprof.flows.try_.options import option_rungs
 from trtprof.rewrite import REWRITES
 
-FIRES = {**rule_cases.POSITIVE, **kernel_rule_cases.POSITIVE, **plan_rule_cases.POSITIVE}
+FIRES = {**rule_cases.POSITIVE, **kernel_rule_cases.POSITIVE, **plan_rule_cases.POSITIVE, **cpu_rule_cases.POSITIVE}
 
 SENTENCES: tuple[tuple[str, str, str], ...] = (
     ("AL802", "pad", "conv-pad-channels"),

@@ -112,6 +112,8 @@ class Thresholds(NamedTuple):
         alike: The farther over the nearer of two distances from a roof, up to which they may have one cause: the best
             layers of healthy engines differ by 1.2 to 1.4 between what memory and what arithmetic bounds (TensorRT's
             own ResNets on an A100).
+        slow_kernel_ns: Time of an op of ONNX Runtime on a CPU from which another form of several ops may be faster: a
+            node costs some microseconds of its own (PRelu and its four ops take 8 us each on 4,608 elements).
     """
 
     efficiency: records.Fraction = 0.5
@@ -152,6 +154,7 @@ class Thresholds(NamedTuple):
     launched: records.Fraction = 0.1
     large: AtLeastOne = 5.0
     alike: AtLeastOne = 2.0
+    slow_kernel_ns: Count = 20_000
 
 
 THRESHOLDS = Thresholds()

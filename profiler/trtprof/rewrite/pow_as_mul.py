@@ -21,7 +21,12 @@ KEEP_IT = ("ReduceSum", "ReduceMean", "Sqrt", "Identity", "Reshape", "Squeeze", 
 MOST_STEPS = 16  # Ops that are looked at for it
 
 
-@rewrite("pow-as-mul", "Pow with a small exponent as Mul, Sqrt or Reciprocal", answers=("RL101", "RL102"), exact=False)
+@rewrite(
+    "pow-as-mul",
+    "Pow with a small exponent as Mul, Sqrt or Reciprocal",
+    answers=("RL101", "RL102", "SK803"),
+    exact=False,
+)
 def pow_as_mul(node: ir.Node, edit: Edit) -> None:
     """Replace one Pow."""
     value, exponent = raised(node, edit)

@@ -1,0 +1,86 @@
+"""The table of slow kernels: each row is found in a model that has it, and not in its other form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from tests.fakes.cases import Timed, layer, make_case
+from tests.fakes.cases import found as findings_of
+from trtprof.base.onnx_graph import nodes_in
+from trtprof.diagnose import Case
+from trtprof.diagnose.rules.sk803_slow_kernel import CONDITIONS, read_table
+
+FED = ("x", "z", "q")
+ROWS: list[dict[str, Any]] = read_table()["kernel"]
+DTYPES = {"float": "f4", "int64": "i8", "int32": "i4", "uint8": "u1", "int8": "i1"}
+
+
+def model_of(row: dict[str, Any], form: str) -> onnx.ModelProto:
+    """The model of a row in one of its two forms; constants without values are random."""
+    values: dict[str, tuple[str, Any]] = {}
+    random = np.random.default_rng(0)
+    for kind, _, rest in (part.partition(" ") for part in row["inputs"].split(", ")):
+        name, _, text = rest.partition("=")
+        dtype, _, dims = kind.partition("[")
+        shape = [int(size) for size in dims.rstrip("]").split(",") if size]
+        given = text and not text.startswith("cubic")
+        numbers = np.array(text.split(), float) if given else random.standard_normal(int(np.prod(shape))) * 30
+        values[name] = kind, np.resize(numbers, shape).astype(DTYPES[dtype])
+    fed = ", ".join(f"{kind} {name}" for name, (kind, _) in values.items() if name in FED)
+    head = '<ir_version: 10, opset_import: ["" : 22]>'
+    model = parser.parse_model(f"{head} g ({fed}) => (float y) {{ {row[form]} }}")
+    constants = [numpy_helper.from_array(array, name) for name, (_, array) in values.items() if name not in FED]
+    model.graph.initializer.extend(constants)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
+def case_of(row: dict[str, Any], form: str, us: float, **changes: Any) -> Case:
+    """A run on the CPU of that model: each op of the row, or all of the other form, took so long."""
+    timed = []
+    for at, node in enumerate(nodes_in(model_of(row, form))):
+        one = layer(f"layer{at}", node.op.op_type, node.op.inputs, node.op.outputs, attributes=node.op.attributes)
+        timed.append(Timed(one, ns=round(us * 1000)))
+    case = make_case(*timed, backend="ort-cpu")
+    return case._replace(**changes)
+
+
+def test_each_row_is_found_where_it_holds_and_not_in_its_other_form(subtests: pytest.Subtests) -> None:
+    assert {row["when"] for row in ROWS} == set(CONDITIONS)
+    for row in ROWS:
+        with subtests.test(row["ops"] + row["cause"]):
+            assert row["slow_us"] >= 1.9 * row["fast_us"]
+            (finding,) = findings_of(case_of(row, "op", row["slow_us"]), "SK803")
+            assert row["rewrite"] in finding.try_
+            assert row["shape"] in finding.evidence
+            assert findings_of(case_of(row, "op", row["slow_us"], backend="ort-cuda"), "SK803") == []
+            # An op that takes no longer than its other form is not slow, whatever the table says.
+            assert findings_of(case_of(row, "op", min(row["fast_us"], 19) * 0.9), "SK803") == []
+            kept = findings_of(case_of(row, "alternative", row["slow_us"]), "SK803")
+            assert [one for one in kept if row["rewrite"] in one.try_] == []
+
+
+@pytest.mark.nightly
+def test_both_forms_of_each_row_have_equal_outputs(subtests: pytest.Subtests) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    for row in ROWS:
+        with subtests.test(row["op"]):
+            if row["when"] == "cubic":
+                continue  # Its matrices are results of the op itself
+            outputs = []
+            for form in ("op", "alternative"):
+                model = model_of(row, form)
+                fed = {one.name: _random(one) for one in model.graph.input}
+                outputs.append(ort.InferenceSession(model.SerializeToString()).run(["y"], fed)[0])
+            np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-3, atol=1e-4)
+
+
+def _random(info: onnx.ValueInfoProto) -> Any:
+    shape = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+    values = np.random.default_rng(1).standard_normal(shape)
+    return values.astype("f4") if info.type.tensor_type.elem_type == 1 else (values * 30).astype("i1")
