@@ -36,6 +36,8 @@ _HOLDERS: dict[str, dict[int, str]] = {
     "SparseTensorProto": {1: _TENSOR, 2: _TENSOR},
 }  # fmt: skip
 """Fields of each message that hold tensors, at any depth, by number (onnx.proto)."""
+_SCALARS = (7, 8, 9)
+"""Fields of an AttributeProto with many numbers or strings."""
 _DATA_TYPE = 2
 _ELEMENTS: dict[int, str] = {
     4: "float_data",
@@ -89,6 +91,8 @@ class _Skimmer:
         parts: list[bytes] = []
         kept = start
         for number, wire, header, value, stop in self._fields(start, end):
+            if kind == "AttributeProto" and number in _SCALARS:
+                break  # an attribute holds values of one kind: millions in a tree ensemble, and no tensor behind them
             inner_kind = holders.get(number)
             if inner_kind is None or wire != _LENGTH or stop - value <= SMALL_BYTES:
                 continue
