@@ -41,10 +41,9 @@ def test_the_report_in_the_terminal(profile: str, times: str) -> None:
     lines = done.stdout.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert lines[:2] == ["resnet_tiny   image 2x3x64x64 fp32 (dims as asked for)", "tensorrt on RTX 4090"]
-    assert "MEASURED  530 us median" in done.stdout
+    assert "LATENCY   530 us (p10 " in done.stdout
     words = " ".join(done.stdout.split())
-    assert "layer time led back to nodes" in words
-    assert "ceilings not measured: datasheet rtx-4090.toml" in words
+    assert "at peaks not measured: datasheet rtx-4090.toml" in words
     asked = trtprof(LOG, profile, times, "--onnx", RESNET_TINY, "--batch", "2", "--gpu", "rtx-4090", "--ledger")
     assert "copies to the GPU" in asked.stdout
     assert "copies to the GPU" not in done.stdout
@@ -57,8 +56,8 @@ def test_the_report_in_the_terminal(profile: str, times: str) -> None:
 @pytest.mark.parametrize(
     ("engine", "measured", "given"),
     [
-        ("fp16", "MEASURED  100 us median (p99 100 us", "image 8x3x256x256 fp32"),
-        (RESNET, "MEASURED  862 us median (p99 871 us", "input.1 32x3x224x224 fp32"),
+        ("fp16", "LATENCY   100 us (p10 100, p50 100, p99 100 us", "image 8x3x256x256 fp32"),
+        (RESNET, "LATENCY   862 us (p10 860, p50 862, p99 871 us", "input.1 32x3x224x224 fp32"),
     ],
 )
 def test_an_engine_of_a_file_a_kind(engine: str, measured: str, given: str, tmp_path: Path) -> None:

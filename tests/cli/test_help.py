@@ -16,11 +16,11 @@ from trtprof.report.terms import TERMS
 @pytest.mark.parametrize(
     ("word", "title"),
     [
-        ("TRUST", "trust"), ("~floor", "allowed"), ("limit", "bound"), ("special", "bound"), ("llc", "bound"),
-        ("~lost", "lost"), ("share", "share"), ("launch floor", "empty-kernel"), ("roof", "attainable"),
-        ("where it goes", "row"), ("kernel?", "net"), ("ignored", "unsupported"), ("likely cause", "finding-lost"),
+        ("TRUST", "trust"), ("~bound", "bound"), ("by", "bound"), ("special", "bound"), ("llc", "bound"),
+        ("~excess", "lost"), ("share", "share"), ("launch floor", "empty-kernel"), ("roof", "attainable"),
+        ("where it goes", "row"), ("kernel?", "net"), ("ignored", "unsupported"), ("causes", "finding-lost"),
         ("--by module", "module"), ("medians not adding up", "medians"), ("unexplained", "unexplained"),
-        ("sure", "confidence"), ("by op", "share"), ("ideal", "ideal"), ("allows", "allowed"), ("eff", "of-roof"),
+        ("confidence", "confidence"), ("by op", "share"), ("at most", "allowed"), ("undisturbed", "latency"),
     ],
 )  # fmt: skip
 def test_a_word_of_the_first_screen_is_explained_as_on_the_page(word: str, title: str) -> None:

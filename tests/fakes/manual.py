@@ -221,9 +221,9 @@ class _Story:
                 shutil.rmtree(target)
                 shutil.copytree(ROOT / how["kept"], target)
             again = CliRunner().invoke(app, ["report", str(target)], env={"COLUMNS": "80", "NO_COLOR": "1"})
-            # In this process there is no command line to tell, and a busy machine gives no verdict.
-            lacking = [each for each in _lacking(again.stdout, done.stdout) if each != "rerun"]
-            if lacking and "no verdict" not in done.stdout:
+            # A busy machine has other rows.
+            lacking = _lacking(again.stdout, done.stdout)
+            if lacking and "TRUST     low" not in done.stdout:
                 return 71, f"no row {lacking[0]!r} in a run today:\n{done.stdout}"
             return again.exit_code, again.stdout
         return done.exit_code, done.stderr if done.exit_code > 1 else done.stdout

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from tests.fakes.report_factory import of_engine, typical
+from tests.fakes.report_factory import of_engine, on_gpu, typical
 from trtprof.base.records import BarrierPart, LadderStep, PluginCandidate, Run
 from trtprof.report import ReportOptions, get, render
 
@@ -65,7 +65,7 @@ def test_the_text_has_the_verdict_the_gain_the_reason_and_the_ladder_below_the_p
     lines = text(weighed(candidate("gemv"))).splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith("plugins")) - 1
     assert lines[start] == ""
-    assert lines[start + 1] == "plugins   1 of 1 layer weighed, by what a hand-written kernel would net"
+    assert lines[start + 1] == "plugins   1 of 1 layer weighed, by what a custom kernel would net"
     assert lines[start + 2] == "write it  ~1.57 ms net (1.37 ms to 1.67 ms)  gemv"
     assert lines[start + 3] == "          why  what could be won back of gemv"
     assert lines[start + 4] == "          try  half precision, ~950 us: trtprof run MODEL --fp16 -o reports/b"
@@ -120,20 +120,20 @@ def test_the_page_unfolds_the_barrier_and_the_ladder() -> None:
     assert '<a href="#plugins">' in page
 
 
-WHY = "the run was on a CPU, and what is weighed are plugins"
+WHY = "nothing that was measured is far from its bound"
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
 def test_a_report_says_why_no_layer_was_weighed(form: str) -> None:
-    run = msgspec.structs.replace(typical(), candidates=(), no_candidates=WHY)
-    said = "none weighed: " if form == "html" else "hand-written: "
+    run = msgspec.structs.replace(on_gpu(), candidates=(), no_candidates=WHY)
+    said = "none weighed: " if form == "html" else "custom kernel: "
     assert f"{said}{WHY}" in " ".join(re.sub(r"<[^>]+>", "", render(run, form)).split())
 
 
 def test_the_first_screen_says_whether_to_write_the_best_of_them() -> None:
     for verdict, words in (("write it", "yes, write it"), ("try first", "not yet"), ("do not", "no")):
         shown = " ".join(text(weighed(msgspec.structs.replace(candidate("gemv"), verdict=verdict))).split())
-        assert f"KERNEL? hand-written: {words}" in shown
+        assert f"KERNEL? custom kernel: {words}" in shown
         assert "gemv, ~1.57 ms net (1.37 ms to 1.67 ms): what could be won back of gemv" in shown
 
 

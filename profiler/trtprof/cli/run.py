@@ -129,6 +129,7 @@ def run(
         from trtprof.diagnose import config
         from trtprof.flows.options import GpuOptions, RunOptions
         from trtprof.flows.run import execute
+        from trtprof.report._format import next_command
         from trtprof.runtime.session_tuning import SessionTuning
 
         refuse_binary(format_name)
@@ -192,8 +193,8 @@ def run(
         else:
             say_confirmations(found)
             say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
-            tries = next((finding.command for finding in found.findings if finding.command), "")
-            say(f"next: {tries or f'trtprof report {folder.path} --format json'}")
+            if command := next_command(found):
+                say(f"next: {command}")
         failing.check(found.findings, asked)
 
 

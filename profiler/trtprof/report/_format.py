@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from trtprof.base import units
 from trtprof.base.errors import TrtprofError
-from trtprof.base.records import ClockSummary, InputTensor, Latency, LedgerRow, Record, Run, Spread, Tensor
+from trtprof.base.records import ClockSummary, Finding, InputTensor, Latency, LedgerRow, Record, Run, Spread, Tensor
 from trtprof.base.text_file import is_unicode
 
+CAUSES = 3  # Likely causes that the first screen names; the others are counted
+APART = 0.1  # Share of the latency by which the sum of its layers may differ before that is said
+NOTICEABLE = 0.02  # Share of the CPUs, or of a run's CPU time, from which others are mentioned
 KIND_WORDS = {"fact": "measured", "estimate": "estimate", "remainder": "remainder"}
 
 
@@ -82,14 +85,157 @@ def good_text(run: Run) -> str:
     if good is None:
         return ""
     band = units.format_band(good.expected_ns, good.p10_ns, good.p90_ns)
-    text = (
-        f"good kernels: {band} for {100 * good.share:.0f} % of the time, which took {units.format_ns(good.measured_ns)}"
-    )
+    text = f"expected {band} for {100 * good.share:.0f} % of the time, measured {units.format_ns(good.measured_ns)}"
     if good.praised:
         text += f"; {count(good.praised, 'layer')} faster than nine of ten library kernels"
     if run.corrected is not None:
         text += f"; {run.corrected.brief}"
     return text
+
+
+def spread_text(latency: Latency) -> str:
+    """p10, p50 and p99 of all samples: ``p10 146, p50 148, p99 160 us``; p10 only where it is known."""
+    factor, unit = units.ns_unit(latency.median_ns)
+    known = {"p10": latency.p10_ns, "p50": latency.median_ns, "p99": latency.p99_ns}
+    return ", ".join(f"{name} {units.in_unit(ns, factor)}" for name, ns in known.items() if ns) + f" {unit}"
+
+
+def latency_text(run: Run) -> str:
+    """The latency in one sentence: the headline, its spread, and what is known of the undisturbed machine."""
+    latency, headline_ns = run.latency, run.latency.headline_ns
+    if not headline_ns:
+        return "unknown: no sample of the latency was taken"
+    if not latency.n:
+        return f"{units.format_ns(headline_ns)} in layers: their sum, not an end-to-end latency"
+    text = units.format_ns(headline_ns)
+    if latency.undisturbed_basis == "inferences" and latency.undisturbed_n < latency.n:
+        text += f", {latency.undisturbed_n:,} of {count(latency.n, 'sample')} undisturbed"
+        text += f"; as shared {spread_text(latency)}"
+    else:
+        text += f" ({spread_text(latency)})"
+    text += f", {_rate(1e9 / headline_ns)} inferences/s"
+    if run.engine is not None and latency == run.profiled:
+        text += ", with the profiler"
+    if latency.undisturbed_basis == "layers" and latency.undisturbed_ns:
+        low, high = latency.undisturbed_low_ns, latency.undisturbed_high_ns
+        interval = f" ({units.format_ns(low)} to {units.format_ns(high)})" if low and high else ""
+        text += f"; ~{units.format_ns(latency.undisturbed_ns)}{interval} when nothing else runs"
+        text += ", estimated from its layers"
+    elif latency.undisturbed_reason:
+        text += f"; when nothing else runs: unknown, {latency.undisturbed_reason}"
+    if latency.regimes:
+        text += f"; {latency.regimes}"
+    layers_ns = sum(layer.measured_ns for layer in run.layers)
+    if layers_ns and abs(layers_ns / headline_ns - 1) >= APART:
+        text += f"; its layers add up to {units.format_ns(layers_ns)}"
+    return text
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:,.0f}" if per_second >= 100 else f"{per_second:.3g}"
+
+
+def bound_text(run: Run) -> str:
+    """The roofline bound in one sentence with the largest possible speedup, or why there is none."""
+    total, latency = headline(run), run.latency
+    if run.bound_reason or total.attainable_ns is None:
+        return f"none: {run.bound_reason or 'no layer has a cost model'}"
+    measured = run.ceilings.origin == "measured"
+    text = f"~{units.format_ns(total.attainable_ns)}"
+    text += f" on this {run.device.kind.upper()}" if measured else f" at peaks not measured: {run.ceilings.source}"
+    if total.unpriced:
+        text += f", without {count(total.unpriced, 'layer')} that no cost model covers"
+    # Compared with a latency that holds other processes' time, the factor would promise theirs.
+    alone = latency.undisturbed_ns or (None if latency.undisturbed_reason else latency.headline_ns)
+    if not alone or run.no_verdict:
+        return text
+    factor = alone / total.attainable_ns if total.attainable_ns else 0.0
+    if 0 < factor < 1:
+        return f"{text}: above what was measured, so peaks are too low or work is counted that was not done"
+    return f"{text}: at most {factor:.{1 if factor >= 2 else 2}f}x faster" if factor else text
+
+
+class Trust(NamedTuple):
+    """How far the numbers hold: ``good``, ``fair`` or ``low``, and why, in words."""
+
+    level: Literal["good", "fair", "low"]
+    why: str
+
+
+def trust_of(run: Run) -> Trust:
+    """The level by the gravest measurement warning; what used the CPUs meanwhile comes first in its words."""
+    warnings = [finding for finding in run.findings if finding.kind == "trust"]
+    low = run.no_verdict or any(finding.severity == "critical" for finding in warnings)
+    why = [*filter(None, [_cpu_text(run)]), *run.doubts]
+    if run.no_verdict and not warnings:
+        why.append(run.verdict.removeprefix("no verdict: ").partition("; less sure for")[0])
+    why += [f"less sure: {', '.join(run.lacking)}"] if run.lacking else []
+    codes = " or ".join(dict.fromkeys(finding.code for finding in warnings))
+    text = "; ".join(why) or "nothing speaks against the numbers"
+    return Trust(
+        "low" if low else "fair" if warnings or run.lacking else "good",
+        f"{text} (explained by: trtprof rules {codes})" if codes else text,
+    )
+
+
+def _cpu_text(run: Run) -> str:
+    use = run.cpu_use
+    if use is None:
+        return ""
+    cores = f"these {use.cpus} cores" if use.cpus > 1 else "this core"
+    if use.others_cpus is None and use.waited is None:
+        return f"this system does not report what else used {cores}"
+    waited, taken, stolen = use.waited or 0.0, use.others_cpus or 0.0, use.steal_cpus or 0.0
+    parts = []
+    if waited >= NOTICEABLE or taken >= NOTICEABLE * use.cpus:
+        number = f"{use.others} other" if use.others else "other"
+        who = f"{number} process wants" if use.others == 1 else f"{number} processes want"
+        took = f"{100 * waited:.0f} % of this run's CPU time went to them" if waited >= NOTICEABLE else ""
+        parts.append(f"{who} {cores}: {took or f'they kept {taken:.2g} of them busy'}")
+    if stolen >= NOTICEABLE * use.cpus:
+        parts.append(f"the hypervisor gave {stolen:.2g} of {cores} to other guests")
+    if not parts:
+        return f"nothing else used {cores}"
+    latency = run.latency
+    if latency.undisturbed_basis != "inferences" and 0 < latency.min_ns < latency.p10_ns:
+        factor, unit = units.ns_unit(latency.min_ns)
+        fast = f"{units.in_unit(latency.min_ns, factor)} to {units.in_unit(latency.p10_ns, factor)} {unit}"
+        parts.append(f"the fastest tenth took {fast}")
+    return "; ".join(parts)
+
+
+class Step(NamedTuple):
+    """Something to do, and the command that tries it; empty where there is none."""
+
+    text: str
+    command: str = ""
+
+
+def causes_of(run: Run) -> list[Finding]:
+    """The likely causes, most time first; none where measurement warnings forbid a conclusion."""
+    return [] if run.no_verdict else [finding for finding in run.findings if finding.kind == "hypothesis"]
+
+
+def steps_of(run: Run, place: Callable[[Finding], str]) -> list[Step]:
+    """What to do about the first causes, those with one remedy together; then what makes the numbers surer."""
+    batches = [dim for tensor in run.model.inputs for dim in tensor.declared[:1]]
+    fixed = batches and all(isinstance(dim, int) for dim in batches)
+    alike: dict[str, list[Finding]] = {}
+    for finding in causes_of(run)[:CAUSES]:
+        alike.setdefault(finding.try_, []).append(finding)
+    steps: list[Step] = []
+    for words, findings in alike.items():
+        batch = " (the batch of this model is fixed: export it again)" if fixed and "the batch" in words else ""
+        places = " and ".join(dict.fromkeys(map(place, findings)))
+        command = next((one.command for one in findings if one.command), "")
+        steps.append(Step(f"{places}: {words}{batch}", "" if command in {step.command for step in steps} else command))
+    warnings = [finding for finding in run.findings if finding.kind == "trust" and finding.try_]
+    return [*steps, *(Step(f"{finding.try_} (see TRUST)") for finding in warnings[:1])]
+
+
+def next_command(run: Run) -> str:
+    """The first command of DO NEXT; empty where there is none."""
+    return next((step.command for step in steps_of(run, lambda finding: finding.where) if step.command), "")
 
 
 def time_of(run: Run) -> str:

@@ -218,7 +218,7 @@ def marks() -> Pairs:
     """What the marks before numbers and behind codes mean."""
     words = (
         Span("none: measured  ", "faint"), Span("~ estimate", "estimate"), Span("  = remainder  ", "faint"),
-        Span("? likely cause", "cause"), Span("  ! doubt", "doubt"),
+        Span("? likely cause", "cause"), Span("  ! warning", "doubt"),
     )  # fmt: skip
     return Pairs((Pair("marks", words, 1, "faint"),))
 

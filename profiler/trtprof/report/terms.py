@@ -30,10 +30,11 @@ _UNITS = ("tensor", "sfu", "dram", "l2", "llc")  # What documents for programs c
 
 TERMS: dict[str, Term] = {
     "latency": Term(
-        "Measured latency",
-        "Time of one inference, end to end, as the median over the samples, taken with no profiler attached wherever "
-        "trtprof ran the model itself. A fact.",
-        ("median", "runs/s"),
+        "Latency",
+        "Time of one inference, end to end, without the profiler: the median of the samples in which no thread waited "
+        "for a CPU where there are enough of them, else the median of all. A fact. ~ when nothing else runs: an "
+        "estimate from the times of the layers, with its 95 % interval.",
+        ("median", "inferences/s", "undisturbed", "as shared"),
     ),
     "layers-sum": Term(
         "Sum of the layers",
@@ -41,13 +42,7 @@ TERMS: dict[str, Term] = {
         "and the host.",
         ("in layers",),
     ),
-    "p99": Term("p99", "99 of 100 samples took this time or less."),
-    "cv": Term(
-        "cv: coefficient of variation",
-        "Standard deviation over mean of the samples. Above a few percent the clock, or another process, moved the "
-        "result.",
-        ("coefficient of variation", "noise"),
-    ),
+    "p99": Term("p10, p50, p99", "10, 50 or 99 of 100 samples took this time or less.", ("p10 of the latency", "p50")),
     "perturbation": Term(
         "Cost of the profiler",
         "Median latency with the profiler attached over that without it, less one. Times of layers are taken with the "
@@ -55,11 +50,11 @@ TERMS: dict[str, Term] = {
         ("with the profiler", "profiled", "profiler cost"),
     ),
     "allowed": Term(
-        "What the roofline allows",
-        "Sum of the attainable times of the layers that do the model's work. Layers that only change a layout are not "
-        "asked for by the model, so they are allowed nothing; layers without an estimate are left out and counted. An "
-        "estimate.",
-        ("floor", "estimate", "allows", "at most"),
+        "Roofline bound",
+        "Least time for the model's work: the sum of the bounds of the layers that do it. Layers that only change a "
+        "layout count 0; layers without a cost model are left out and counted. At most N times faster: latency over "
+        "bound. An estimate.",
+        ("floor", "estimate", "allows", "at most", "max speedup"),
     ),
     "ideal": Term(
         "Ideal",
@@ -101,9 +96,9 @@ TERMS: dict[str, Term] = {
     ),
     "coverage": Term(
         "Coverage",
-        "Share of the captured time that was led back to nodes of the model: exact where a name or an id says so, "
+        "Share of the captured time that was attributed to nodes of the model: exact where a name or an id says so, "
         "inferred where only a rule does, unattributed where nothing does. A kernel's time is never split over nodes.",
-        ("led back", "exact", "inferred", "unattributed time"),
+        ("attribution", "exact", "inferred", "unattributed time"),
     ),
     "device": Term("Device", "What the model ran on, as its driver or operating system calls it."),
     "clocks": Term(
@@ -121,19 +116,19 @@ TERMS: dict[str, Term] = {
         "Time lost by a finding",
         "Time above what the roofline allows that this finding claims, of one inference. No nanosecond is claimed by "
         "two findings. An estimate.",
-        ("likely cause", "hypothesis", "finding"),
+        ("likely cause", "hypothesis", "finding", "causes"),
     ),
     "confidence": Term(
         "Confidence",
-        "How sure the rule is of its cause, from 0 to 100 %. The cause is a hypothesis, not a fact.",
+        "Of a rule in its cause, which is a hypothesis: high from 75 %, medium from 45 %, else low.",
         ("sure", "certainty"),
     ),
     "net": Term(
-        "Net gain of a hand-written kernel",
+        "Net gain of a custom kernel",
         "Measured time less what kernels of the same class reach on this device, or the fastest tenth of library "
         "kernels where those were measured, less what it costs to cut the layer out of its fusion. An estimate, with "
         "its interval.",
-        ("kernel", "hand-written", "plugin"),
+        ("kernel", "custom kernel", "plugin"),
     ),
     "in-reach": Term(
         "In reach",
@@ -198,10 +193,10 @@ TERMS: dict[str, Term] = {
         "Arithmetic intensity", "FLOP of a layer over the bytes that it must move.", ("flop/byte", "ridge")
     ),
     "lost": Term(
-        "Lost",
-        "Measured less allowed time. Layers are ranked by it, not by their time. Negative where a layer was faster "
-        "than the estimate, which is a doubt about the estimate. An estimate.",
-        ("loss", "to win"),
+        "Time above bound",
+        "Measured time minus bound. Layers are ranked by it, not by their time. Negative where a layer was faster "
+        "than the estimate. An estimate.",
+        ("excess", "loss", "headroom"),
     ),
     "measured": Term(
         "Measured time of a layer",
@@ -215,7 +210,7 @@ TERMS: dict[str, Term] = {
         "special (special functions: exp, tanh ...), memory (bytes to DRAM), cache or, of a GPU, L2 (bytes "
         "through the last-level cache), launch (an empty kernel). A layer whose role is layout only reorders or casts "
         "for the backend.",
-        ("limit", "compute", "vector", "special", "cache", "layout", "launch", *_UNITS),
+        ("by", "limit", "compute", "vector", "special", "cache", "layout", "launch", *_UNITS),
     ),
     "memory": Term(
         "Memory over the inference",
@@ -242,7 +237,7 @@ TERMS: dict[str, Term] = {
     "dtype": Term("Type", "What is multiplied, or computed with where nothing is multiplied."),
     "match": Term(
         "Match",
-        "How surely the layer was led back to nodes of the model: exact, inferred, or none. The details of a layer "
+        "How surely the layer was attributed to nodes of the model: exact, inferred, or none. The details of a layer "
         "give the evidence.",
     ),
     "fate": Term(
@@ -262,9 +257,9 @@ TERMS: dict[str, Term] = {
         "that a layer computes together are its fused group.",
     ),
     "unsupported": Term(
-        "Without a cost function",
+        "Without a cost model",
         "The work of these ops is not known, which is not zero: they have no estimate and no loss.",
-        ("without a price", "unpriced", "ignored"),
+        ("without a price", "without a cost model", "unpriced", "ignored"),
     ),
     "unattributed": Term(
         "Kernels without a layer",
@@ -291,10 +286,10 @@ TERMS: dict[str, Term] = {
     "shape-coverage": Term("Shapes known", "Share of node outputs whose shape and dtype are known before the run."),
     "trust": Term(
         "Trust",
-        "LOW: a doubt is beyond the limit at which there is a verdict, so no cause and no gain are told. FAIR: there "
-        "are doubts, each named with its number. GOOD: no rule doubts the numbers. A doubt is a finding whose code "
-        "begins with TR: trtprof rules CODE says what it looks at, and its limits.",
-        ("low", "fair", "good", "doubt", "verdict"),
+        "What else used the CPUs, and each measurement warning with its number. low: a warning is beyond the limit up "
+        "to which conclusions are drawn, so no cause is named. fair: there are warnings. good: there are none. A "
+        "warning is a finding whose code begins with TR: trtprof rules CODE says what it looks at, and its limits.",
+        ("low", "fair", "good", "doubt", "measurement warning", "verdict"),
     ),
     "row": Term(
         "One row: same op and shape",

@@ -55,14 +55,10 @@ def test_it_fits_a_comment_and_its_tables_are_whole(subtests: pytest.Subtests) -
 def test_the_five_questions_are_answered_in_the_order_of_the_screen() -> None:
     run = typical()
     made = text(run)
-    assert f"{units.format_ns(run.latency.median_ns)} median" in made.split("####")[0]
-    at = [
-        made.index(f"| {label}") for label in ("TRUST", "MEASURED", "\\# WHERE IT GOES", "WHY?", "DO NEXT", "KERNEL?")
-    ]
+    assert f"{units.format_ns(run.latency.median_ns)} (p50" in made.split("####")[0]
+    at = [made.index(f"| {label}") for label in ("LATENCY", "BOUND", "TRUST", "\\# WHERE IT GOES", "CAUSES", "DO NEXT")]
     assert at == sorted(at)
-    for share in (run.coverage.exact, run.coverage.inferred, run.coverage.unattributed):
-        assert units.format_percent(share) in made
-    assert "1 layer without a price" in made
+    assert "1 layer without a cost model" in made
 
 
 def test_estimates_are_marked_facts_are_not_and_unknown_is_not_zero() -> None:
@@ -70,7 +66,7 @@ def test_estimates_are_marked_facts_are_not_and_unknown_is_not_zero() -> None:
     row = open_rows(text(one_layer()))[0].split(" | ")
     assert row[2] == units.in_unit(layer.measured_ns, 1e6)
     assert [row[4], row[6].rstrip(" |")] == [units.in_unit(ns or 0, 1e6) for ns in (layer.attainable_ns, layer.lost_ns)]
-    heads = "| ms MEASURED | share MEASURED | \\~floor \\~ESTIMATE | limit \\~ESTIMATE | \\~lost \\~ESTIMATE |"
+    heads = "| ms MEASURED | share MEASURED | \\~bound \\~ESTIMATE | by \\~ESTIMATE | \\~excess \\~ESTIMATE |"
     assert heads in text(one_layer())
     nms = next(line for line in text(typical()).splitlines() if "/post/Nms" in line and "unknown" in line)
     assert nms.endswith("| - | unknown | - |")
@@ -93,7 +89,7 @@ def test_top_is_how_many_rows_and_findings_stand_open(top: int) -> None:
     made = text(typical(), top=top)
     layers = len(typical().layers)
     assert len(open_rows(made)) == min(top, layers) + (top < layers)
-    findings = made[made.index("findings, by time lost") :].split("<details>")[0]
+    findings = made[made.index("findings, by time above bound") :].split("<details>")[0]
     assert len(re.findall(r"^\| [A-Z]+\d+[?!] ", findings, re.MULTILINE)) == min(top, 3)
     # What does not stand open is folded, and in 10,000 layers counted.
     assert len(re.findall(r"^\| [A-Z]+\d+[?!] ", made, re.MULTILINE)) == 3

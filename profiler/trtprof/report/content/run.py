@@ -1,8 +1,8 @@
-"""What is said of a run: can it be trusted, where does the time go, why, what next, does a kernel by hand pay.
+"""What is said of a run: how long, can it be trusted, where does the time go, why, what next.
 
-The first screen answers those five in this order, doubts before all; facts (measured) and estimates (``~``, ``>=``)
-stand apart. The list is by layer, ONNX node, op type, kernel or module (`ReportOptions.by`); its rows and the one of
-the others that ends it add up to the same time whatever is shown, and as many are shown as hold most of what is lost.
+The first screen answers those in this order; facts (measured) and estimates (``~``) stand
+apart. The list is by layer, ONNX node, op type, kernel or module (`ReportOptions.by`); its rows and the one of the
+others that ends it add up to the same time whatever is shown, and as many are shown as hold most of what is lost.
 Of a TensorRT engine follows what its plan shows. The ledger stands where it is asked for, findings and the roofline in
 characters where the reader chose how many rows to see; a document with room has them all.
 """
@@ -45,6 +45,7 @@ from trtprof.report.document import (
     sections,
 )
 
+PROFILER_STEP_NS = 1000  # Step of the clock of ONNX Runtime's profiler
 LINES = 34  # Lines of the first screen from which on it shows no more rows than `LEAST`; its words are never cut
 LEAST = 5  # Rows of the list that are always shown
 COVER = 0.6  # Share of what is lost that the rows hold where there is room
@@ -60,7 +61,7 @@ ITEMS = 20  # Most entries of any other list
 
 _LABEL = _screen.LABEL
 _MARKS = {"fact": "", "estimate": "~", "remainder": "="}
-_BESIDE_LIBRARIES = ("good kernels (80 %)", "of the roofline", "of expected")
+_BESIDE_LIBRARIES = ("expected (80 %)", "of the roofline", "of expected")
 """Heads of the columns for paper that say what good library kernels take; only where any layer is expected to."""
 _SAME = '"'  # In place of a time that stands in the row above
 
@@ -176,7 +177,7 @@ class _Page:
             return folded(view, shown)[1]
 
         none = Notes((f"No {view.noun}s.",))
-        order = "time in the capture" if view.by == "kernel" else "time lost"
+        order = "time in the capture" if view.by == "kernel" else "time above bound"
         title = f"{count(view.named, view.noun)}, by {order}"
         return Section(blocks=(self._table(rows, rest) if view.rows else none,), where="paper", title=title, place=2)
 
@@ -194,7 +195,7 @@ class _Page:
         named = sum(view.names_of(row) for row in rows if not row.rest)
         held = view.covered(row for row in rows if not row.rest)
         words = f"{named:,} of {count(view.named, view.noun)}"
-        words += "" if held is None or view.by == "kernel" else f", {100 * held:.0f} % of the loss"
+        words += "" if held is None or view.by == "kernel" else f", {100 * held:.0f} % of the excess"
         after = [f"{_SAME} same layer"] if any(row.home is not None for row in rows) else []
         return Table(
             columns=self._columns(words if rest is None else view.noun, unit),
@@ -218,9 +219,9 @@ class _Page:
         return (
             *first,
             Column("|", gap=1, where="screen", group="|"),
-            Column("~floor", right=True, gap=1, least=6, kind="estimate", group="~ESTIMATE"),
-            Column("limit", gap=2, least=7, kind="estimate", drop=1, group="~ESTIMATE"),
-            Column("~lost", right=True, gap=1, least=6, kind="estimate", group="~ESTIMATE"),
+            Column("~bound", right=True, gap=1, least=6, kind="estimate", group="~ESTIMATE"),
+            Column("by", gap=1, least=7, kind="estimate", drop=1, group="~ESTIMATE"),
+            Column("~excess", right=True, gap=1, least=6, kind="estimate", group="~ESTIMATE"),
             *(
                 Column(head, right=True, kind="estimate", where="paper", group="~ESTIMATE")
                 for head in (_BESIDE_LIBRARIES if self.expects else ())
@@ -231,6 +232,9 @@ class _Page:
         faint: Kind = "faint" if row.rest or row.nameless or row.home is not None else ""
         title = tuple(span._replace(kind=faint) for span in line(list(self._name(row))))
         share = f"{100 * row.measured_ns / self.view.total_ns:.0f} %" if self.view.total_ns else "-"
+
+        # Times are the profiler's less its own cost: a layer of none took less than a step of its clock.
+        short = self.run.device.kind == "cpu" and not (row.measured_ns or row.rest)
 
         def number(ns: int | None) -> str:
             return "-" if ns is None else units.in_unit(ns, factor)
@@ -246,12 +250,13 @@ class _Page:
         bound = "" if row.rest else bound_name(row.bound, self.run.device.kind)
         if row.layer is not None and row.layer.role not in ("compute", "control"):
             bound = row.layer.role
-        estimated = [number(row.attainable_ns), bound, number(row.lost_ns)]
+        estimated = [number(row.attainable_ns), bound, "-" if short else number(row.lost_ns)]
         if self.expects:
             band = row.expected_ns
             estimated.append("-" if band is None else f"{number(band.p50)} ({number(band.p10)} .. {number(band.p90)})")
             estimated += ["-" if part is None else f"{100 * part:.0f} %" for part in (row.of_roof, row.of_expected)]
-        return Row((place, title, number(row.measured_ns), share, Span("|", "faint"), *estimated))
+        measured = f"<{PROFILER_STEP_NS / factor:g}" if short else number(row.measured_ns)
+        return Row((place, title, measured, share, Span("|", "faint"), *estimated))
 
     def _name(self, row: ViewRow) -> Iterator[Span | str]:
         times = f"{row.layers:,}x " if row.layers > 1 else ""
@@ -285,22 +290,22 @@ class _Page:
 
     def counted(self) -> str:
         number = len(self.run.findings)
-        return f"{count(number, 'finding')}, by time lost" if number else "Findings: none, no rule fired"
+        return f"{count(number, 'finding')}, by time above bound" if number else "Findings: none, no rule fired"
 
     def findings(self) -> list[Block]:
         found = self.run.findings
         shown = len(found) if self.options.top is None else self.options.top
         if not found:
             return [Heading("findings", "none: no rule fired", label=True)]
-        # A critical doubt comes first: there is no verdict for it. The others stand under the latency.
+        # A critical warning comes first: there is no conclusion for it. The others stand under TRUST.
         ranked = sorted(found, key=lambda f: (f.kind != "trust" or f.severity != "critical", -f.lost_ns))
         columns = (
             Column("code", least=10),
             Column("sure", right=True, gap=0, least=5),
-            Column("lost", right=True, gap=1, least=9, kind="estimate"),
-            Column("likely cause, or doubt", cut="end"),
+            Column("excess", right=True, gap=1, least=9, kind="estimate"),
+            Column("likely cause, or measurement warning", cut="end"),
         )
-        title = f"{min(shown, len(found))} of {len(found)}, by time lost"
+        title = f"{min(shown, len(found))} of {len(found)}, by time above bound"
         rows = list(map(_finding, ranked[: max(shown, FINDINGS + ITEMS)]))
         return [
             Heading("findings", title, label=True),
@@ -342,7 +347,7 @@ class _Page:
         found = self._one_kernel()
         shown = min(self.options.top or CANDIDATES, len(found))
         layers = sum(map(len, found[:shown]))
-        title = f"{layers} of {count(len(weighed), 'layer')} weighed, by what a hand-written kernel would net"
+        title = f"{layers} of {count(len(weighed), 'layer')} weighed, by what a custom kernel would net"
         columns = (
             Column("verdict", least=10),
             Column("net gain", gap=0, kind="estimate"),
@@ -351,7 +356,7 @@ class _Page:
         rows = [self._candidate(one) for one in found[: max(shown, ITEMS)]]
         table = Table(columns=columns, rows=rows, shown=shown, paper=ITEMS, headless=True)
         blocks = (Heading("plugins", title, label=True), table) if found else ()
-        return Section(blocks=blocks, fold=True, title="Hand-written kernels")
+        return Section(blocks=blocks, fold=True, title="Custom kernels")
 
     def _one_kernel(self) -> list[list[PluginCandidate]]:
         """The candidates by the kernel that would be written: one serves all layers that are alike. Most gain first."""
@@ -448,7 +453,7 @@ class _Page:
             share = units.format_percent(run.speed)
             items.append(f"the device ran at {share} of the speed that its ceilings were measured at")
         if run.kernels_unattributed:
-            items.append(f"{count(len(run.kernels_unattributed), 'kernel')} led back to no layer")
+            items.append(f"{count(len(run.kernels_unattributed), 'kernel')} attributed to no layer")
         items += [f"assumed: {text}" for text in (*run.model.assumptions, *run.assumptions)]
         made = " ".join(filter(None, (run.created, f"in {self.options.file}" if self.options.file else "")))
         items += [f"made {made}"] if made else []

@@ -17,17 +17,22 @@ from trtprof.base import units
 from trtprof.base.records import Run, ceiling_name
 from trtprof.report._format import (
     KIND_WORDS,
+    bound_text,
     check_rows,
     clock_rows,
     count,
     good_text,
     headline,
+    latency_text,
     ledger_gap_ns,
     mode_rows,
     perturbation,
     plain,
     signed_percent,
+    spread_text,
+    steps_of,
     tensor_text,
+    trust_of,
 )
 from trtprof.report._templates import asset, digest, environment
 from trtprof.report.formats._page import page_data
@@ -70,7 +75,12 @@ def render(run: Run) -> str:
         theme_digest=digest(theme),
         total=headline(run),
         good=good_text(run),
-        doubts=run.doubts,
+        latency=latency_text(run),
+        spread=spread_text(run.latency),
+        bound=bound_text(run),
+        steps=steps_of(run, lambda finding: finding.where),
+        trust=trust_of(run),
+        findings=sorted(run.findings, key=lambda finding: finding.kind == "trust" and finding.severity != "critical"),
         layers_ns=sum(layer.measured_ns for layer in run.layers),
         clock=_clock(run),
         # Keys of a device are those of its records; a reader knows no llc.
@@ -107,7 +117,7 @@ def _clock(run: Run) -> _Clock:
     notes = [] if run.speed == 1.0 else [f"{run.speed:.2f}x its speed when the ceilings were measured"]
     if run.device.clock_mhz is not None:
         return _Clock(f"{run.device.clock_mhz:,.0f} MHz", ("as the system tells it", *notes))
-    notes += seen.notes if seen is not None else ["nobody looked while it ran"]
+    notes += seen.notes if seen is not None else ["not sampled"]
     return _Clock("unknown", tuple(notes))
 
 

@@ -22,7 +22,16 @@ from trtprof.base.records import LayerResult, LedgerRow, OpSweep, Prediction, Ru
 from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, _roofline, reporter
 from trtprof.report._cells import elide
-from trtprof.report._format import KIND_WORDS, clock_text, count, largest, ledger_gap_ns, tensor_text, time_of
+from trtprof.report._format import (
+    KIND_WORDS,
+    clock_text,
+    count,
+    largest,
+    ledger_gap_ns,
+    spread_text,
+    tensor_text,
+    time_of,
+)
 from trtprof.report.formats import _op_pictures
 from trtprof.report.formats import _style as style
 
@@ -239,13 +248,13 @@ class _Page:
             device += f", {count(run.ceilings.threads, 'thread')}"
         share = run.coverage
         coverage = (
-            f"{time_of(run)} time led to nodes: {units.format_percent(share.exact)} exactly, "
+            f"{time_of(run)} time attributed to nodes: {units.format_percent(share.exact)} exactly, "
             f"~{units.format_percent(share.inferred)} by inference, "
             f"{units.format_percent(share.unattributed)} not"
         )
         latency = run.latency
         if latency.n:
-            measured = f"{units.format_ns(latency.headline_ns)} median of {latency.n:,}, cv {100 * latency.cv:.1f} %"
+            measured = f"{units.format_ns(latency.headline_ns)} ({spread_text(latency)})"
         else:
             measured = "no sample of the latency"
         parts = [self.safe(device, 90), self.safe(_clocks(run), 120), measured, coverage, *more]
