@@ -15,7 +15,6 @@ from unittest import mock
 import pytest
 
 from tests.fakes.support import fixed_ceilings
-from trtprof.capture.workers import ort_cpu
 from trtprof.runtime import child
 
 
@@ -25,12 +24,9 @@ def fixed_calibration(patch: pytest.MonkeyPatch) -> None:
 
 
 def quick(patch: pytest.MonkeyPatch) -> None:
-    """Runs also call their worker instead of starting it, and the machine is said to have one speed."""
+    """Runs also call their worker instead of starting it."""
     fixed_calibration(patch)
     patch.setattr(child, "run_telling", call_telling)
-    # By probes of a moment another clock would be told from run to run.
-    patch.setattr(ort_cpu, "probe_ns", lambda _: 1e6)
-    patch.setattr(ort_cpu, "stream_bytes_per_s", lambda _: 1e10)
 
 
 class _Lines(io.StringIO):

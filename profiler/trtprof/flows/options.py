@@ -15,6 +15,7 @@ from trtprof.source.request import ModelRequest
 
 GPU_BACKENDS = ("tensorrt", "tensorrt-rtx", "ort-cuda")  # Those that run on a GPU
 COLLECTORS = ("auto", "nsys", "cupti")
+USUAL_S = 3.0
 
 
 class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     iterations: int = 10
     warmup_ms: float = 200.0
-    duration_s: float = 3.0
+    duration_s: float | None = None  # None: until the result is good enough; `USUAL_S` on a GPU
     profile_iterations: int = 30
     recalibrate: bool = False
     gpu: GpuOptions = GpuOptions()
@@ -164,7 +165,7 @@ def check_ranges(options: RunOptions) -> None:
         ("--iterations", options.iterations, 1),
         ("--profile-iterations", options.profile_iterations, 1),
         ("--warmUp", options.warmup_ms, 0),
-        ("--duration", options.duration_s, 0),
+        ("--duration", options.duration_s or 0, 0),
         ("--threads", options.threads, 0),
         ("--seed", options.seed, 0),
     ):

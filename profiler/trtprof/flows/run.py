@@ -21,7 +21,7 @@ from trtprof.base.run_folder import Request, RunFolder
 from trtprof.base.scratch import scratch_folder
 from trtprof.diagnose.config import KEPT, kept
 from trtprof.flows.job import Job
-from trtprof.flows.options import RunOptions, changed_options, check_gpu_options, check_ranges, check_tuning
+from trtprof.flows.options import USUAL_S, RunOptions, changed_options, check_gpu_options, check_ranges, check_tuning
 from trtprof.flows.progress import SILENT, Progress, tell_assumptions
 from trtprof.flows.report import analysed, save_report
 from trtprof.flows.resume import remove_unreadable
@@ -172,6 +172,8 @@ def _request(options: RunOptions, source: Source) -> Request:
     for name in ("output", "force", "resume", "model", "recalibrate", "gpu", "tuning", "command", KEPT):
         fields.pop(name)
     fields |= {"shapes": options.model.shapes_given, "batch": options.model.batch}
+    if options.duration_s is None:
+        fields.pop("duration_s")
     if options.model.symbols:
         fields["symbols"] = dict(sorted(options.model.symbols.items()))
     of_gpu = changed_options(options.gpu)
@@ -234,7 +236,13 @@ def _open(
 def _check_same(folder: RunFolder, request: Request) -> None:
     before = folder.read(run_folder.REQUEST, Request)
     names = dict.fromkeys((*request.options, *before.options))
-    changed = [name for name in names if before.options.get(name) != request.options.get(name)]
+    # What runs without a duration wrote once.
+    usual = {"duration_s": str(USUAL_S)}
+    changed = [
+        name
+        for name in names
+        if before.options.get(name, usual.get(name)) != request.options.get(name, usual.get(name))
+    ]
     if before.sha256 != request.sha256:
         changed.insert(0, "model")
     if before.version != request.version:

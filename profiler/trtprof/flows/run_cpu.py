@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import msgspec
+import numpy as np
 
 from trtprof.base import run_folder
+from trtprof.base.output_file import copy_file, replaced
+from trtprof.base.progress import Line, Progress
 from trtprof.base.records import Device
 from trtprof.base.units import format_ns
 from trtprof.capture import launch
-from trtprof.capture.workers.ort_cpu import WorkerRequest
+from trtprof.capture import ort_profile as profiles
+from trtprof.capture.cpu_rounds import Asked, Round, count_busy, list_cpu_seconds, merge_rounds, plan_round
+from trtprof.capture.workers.cpu_meter import Budget
+from trtprof.capture.workers.ort_cpu import GRAPH_FILE, CpuRound, WorkerRequest, load_timings
 from trtprof.engine.onnxruntime import ENGINE_GRAPH, session_engine
 from trtprof.flows.job import Job
+from trtprof.flows.options import RunOptions
 from trtprof.hardware import store
 from trtprof.hardware.calibrate import resolve_threads
 from trtprof.hardware.device import host_cpu
-from trtprof.runtime.ort_session import SessionFacts, SessionRequest
+from trtprof.runtime.ort_session import ScheduledNode, SessionRequest, name_layers
 
 
 def run_on_cpu(job: Job) -> None:
@@ -28,28 +38,81 @@ def run_on_cpu(job: Job) -> None:
 
 def _capture(job: Job, session: SessionRequest) -> None:
     """Time the model, and keep the session that was profiled as the engine: its layers' names are the profile's."""
-    folder, options, progress = job.folder, job.options, job.progress
+    folder, progress = job.folder, job.progress
     progress.stage("capture")
     if folder.has(run_folder.CAPTURE) and folder.has(run_folder.ENGINE):
         progress.detail("kept from before")
         return
-    request = WorkerRequest(
-        session=session,
-        folder=str(folder.path.resolve()),
-        scratch=str(job.scratch),
-        inputs=job.source.model.inputs,
-        graph_file=ENGINE_GRAPH,
-        layers=len(job.source.nodes),
-        seed=options.seed,
-        iterations=options.iterations,
-        warmup_ms=options.warmup_ms,
-        duration_s=options.duration_s,
-        profile_iterations=options.profile_iterations,
-    )
-    facts = launch.run_worker(request, "trtprof.capture.workers.ort_cpu", SessionFacts, progress.detail)
-    engine = session_engine(job.backend, session, facts, folder.file(ENGINE_GRAPH))
+    asked = _asked(job.options)
+    rounds: list[Round] = []
+    scheduled: tuple[ScheduledNode, ...] = ()
+    began, before = time.monotonic(), list_cpu_seconds()
+    while budgets := plan_round(asked, rounds, time.monotonic() - began):
+        started = time.monotonic()
+        answer = _run_round(job, session, asked, budgets, rounds)
+        if not rounds:
+            import onnx
+
+            scheduled = name_layers(onnx.load(str(job.scratch / GRAPH_FILE), load_external_data=False))
+            copy_file(job.scratch / GRAPH_FILE, folder.file(ENGINE_GRAPH))
+        clean, profiled = load_timings(job.scratch)
+        profile = profiles.read_profile(Path(answer.profile), len(profiled.latency_ns), scheduled)
+        Path(answer.profile).unlink()
+        rounds.append(Round(answer, clean, profiled, profile, time.monotonic() - started))
+        if len(rounds) == 1:
+            median, count = format_ns(float(np.median(clean.latency_ns))), len(clean.latency_ns)
+            progress.note(f"first estimate: {median} (p50 of {count:,} inference{'s' * (count > 1)})")
+    others = count_busy(before, list_cpu_seconds(), time.monotonic() - began)
+    merged = merge_rounds(rounds, job.source.model.inputs, others)
+    if merged.capture.latency.n < job.options.iterations:
+        progress.note(
+            f"{merged.capture.latency.n} of the {job.options.iterations} inferences asked for: "
+            f"one takes {format_ns(merged.capture.latency.median_ns)}"
+        )
+    for name, table in ((run_folder.LATENCY, merged.samples), (run_folder.KERNELS, merged.kernels)):
+        with replaced(folder.file(name)) as beside:
+            table.to_parquet(beside, index=False, compression="zstd")
+    # Written last: its presence says that the capture is whole.
+    folder.write(run_folder.CAPTURE, merged.capture)
+    engine = session_engine(job.backend, session, rounds[0].answer.facts, folder.file(ENGINE_GRAPH))
     folder.write(run_folder.ENGINE, engine)
     progress.detail(f"{engine.backend.name}: {len(engine.layers)} layers in {format_ns(engine.build_ns)}")
+
+
+def _asked(options: RunOptions) -> Asked:
+    usual = RunOptions(model=options.model)
+    return Asked(
+        duration_s=options.duration_s,
+        iterations=options.iterations if options.iterations != usual.iterations else None,
+        profile_iterations=options.profile_iterations
+        if options.profile_iterations != usual.profile_iterations
+        else None,
+        warmup_ms=options.warmup_ms,
+    )
+
+
+def _run_round(
+    job: Job, session: SessionRequest, asked: Asked, budgets: tuple[Budget, Budget], done: list[Round]
+) -> CpuRound:
+    request = WorkerRequest(
+        session=session,
+        folder=str(job.folder.path.resolve()),
+        scratch=str(job.scratch),
+        inputs=job.source.model.inputs,
+        layers=len(job.source.nodes),
+        seed=job.options.seed,
+        warmup_ms=asked.warmup_ms / asked.processes,
+        clean=budgets[0],
+        profiled=budgets[1],
+    )
+    later_s = max(asked.processes - len(done) - 1, 0) * (done[-1].wall_s if done else 1.0)
+    told = _with_time_left(job.progress.detail, later_s)
+    return launch.run_worker(request, "trtprof.capture.workers.ort_cpu", CpuRound, told)
+
+
+def _with_time_left(say: Progress, later_s: float) -> Progress:
+    """What a process says, with the time that those behind it will take."""
+    return lambda text: say(Line(text, text.left_s + later_s) if isinstance(text, Line) else text)
 
 
 def _ceilings(job: Job, device: Device, threads: int) -> None:

@@ -32,7 +32,7 @@ from trtprof.engine.onnxruntime import ENGINE_GRAPH, session_engine
 from trtprof.expected import Measured
 from trtprof.flows.build import copy_engine, engine_from, engine_of, static_shapes
 from trtprof.flows.job import Job
-from trtprof.flows.options import GpuOptions
+from trtprof.flows.options import USUAL_S, GpuOptions
 from trtprof.flows.timed_rows import timed_on
 from trtprof.hardware import gpus, nvml, store
 from trtprof.hardware.cuda.calibrate import calibrate_gpu, find
@@ -153,7 +153,7 @@ def _request(job: Job, layers: int, l2_bytes: int) -> OrtCudaRequest | TensorrtR
         seed=measure.seed,
         iterations=measure.iterations,
         warmup_ms=measure.warmup_ms,
-        duration_s=measure.duration_s,
+        duration_s=USUAL_S if measure.duration_s is None else measure.duration_s,
         profile_iterations=measure.profile_iterations,
         cuda_graph=options.cuda_graph is not False,
         cold_l2=options.cold_l2,

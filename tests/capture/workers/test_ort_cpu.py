@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import onnx
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,11 +15,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.fakes.support import SAMPLES
 from trtprof.base.errors import CaptureError
-from trtprof.base.records import KERNEL_COLUMNS, Capture, InputTensor
-from trtprof.capture.workers import inference
-from trtprof.capture.workers.ort_cpu import WorkerRequest, capture, make_inputs, time_runs, warm_up
+from trtprof.base.records import KERNEL_COLUMNS, InputTensor
+from trtprof.base.undisturbed import Timings
+from trtprof.capture import ort_profile
+from trtprof.capture.workers.cpu_meter import Budget
+from trtprof.capture.workers.inference import make_inputs
+from trtprof.capture.workers.ort_cpu import GRAPH_FILE, WorkerRequest, capture, load_timings
 from trtprof.engine.onnxruntime import layers_from_file
-from trtprof.runtime.ort_session import SessionRequest
+from trtprof.runtime.ort_session import SessionRequest, name_layers
 from trtprof.source.load import load_model, source_of
 from trtprof.source.shapes import parse_shapes
 
@@ -38,13 +40,11 @@ def request_for(path: Path, folder: Path, shapes: tuple[str, ...] = (), **change
         folder=str(results),
         scratch=str(scratch),
         inputs=inputs,
-        graph_file="engine.onnx",
         layers=10,
         seed=0,
-        iterations=5,
         warmup_ms=1.0,
-        duration_s=0.0,
-        profile_iterations=4,
+        clean=Budget(least=5, seconds=0, slow_s=60),
+        profiled=Budget(least=4, seconds=0, slow_s=60),
     )
     return msgspec.structs.replace(request, **changes)
 
@@ -113,52 +113,27 @@ def test_an_input_does_not_change_when_one_from_a_file_stands_before_it(tmp_path
     assert np.array_equal(make_inputs((FLOATS,), 1)["x"], make_inputs((file, FLOATS), 1)["x"])
 
 
-# --- timing loops ---------------------------------------------------------------------------
-
-
-class Clock:
-    """A clock that a run moves on by a fixed time."""
-
-    def __init__(self, step_ns: int) -> None:
-        self.now = 0
-        self.step = step_ns
-        self.runs = 0
-
-    def perf_counter_ns(self) -> int:
-        return self.now
-
-    def run(self) -> None:
-        self.runs += 1
-        self.now += self.step
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    fake = Clock(1_000_000)
-    monkeypatch.setattr(inference, "time", fake)
-    return fake
-
-
-def test_as_many_iterations_as_asked_for_though_the_time_is_up(clock: Clock) -> None:
-    samples = time_runs(clock.run, iterations=12, duration_s=0.0)
-    assert samples.tolist() == [1_000_000] * 12
-    assert clock.runs == 12
-
-
-def test_as_long_as_asked_for_though_the_iterations_are_done(clock: Clock) -> None:
-    assert len(time_runs(clock.run, iterations=2, duration_s=0.05)) == 50
-
-
-def test_one_run_at_least_is_timed(clock: Clock) -> None:
-    assert len(time_runs(clock.run, iterations=0, duration_s=0.0)) == 1
-
-
-def test_warm_up_runs_for_its_time_and_counts(clock: Clock) -> None:
-    assert warm_up(clock.run, 7.0) == clock.runs == 7
-    assert warm_up(clock.run, 0.0) == 0
-
-
 # --- whole captures -------------------------------------------------------------------------
+
+
+class Captured(NamedTuple):
+    """What a capture left."""
+
+    clean: Timings
+    profiled: Timings
+    profile: ort_profile.Profile
+    graph: Path
+
+
+def captured(request: WorkerRequest) -> Captured:
+    """Capture a model, and read what was left."""
+    answer = capture(request)
+    scratch = Path(request.scratch)
+    clean, profiled = load_timings(scratch)
+    graph = scratch / GRAPH_FILE
+    scheduled = name_layers(onnx.load(str(graph), load_external_data=False))
+    profile = ort_profile.read_profile(Path(answer.profile), len(profiled.latency_ns), scheduled)
+    return Captured(clean, profiled, profile, graph)
 
 
 CASES = [
@@ -169,42 +144,30 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "shapes"), CASES, ids=[name for name, _ in CASES])
-def test_a_capture_leaves_all_files_and_they_agree(
-    name: str, shapes: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    request = request_for(SAMPLES / f"{name}.onnx", tmp_path, shapes)
-    capture(request)
-    folder = Path(request.folder)
-    assert {path.name for path in folder.iterdir()} == {
-        "capture.json", "engine.onnx", "kernels.parquet", "latency.parquet",
-    }  # fmt: skip
-    record = msgspec.json.decode((folder / "capture.json").read_bytes(), type=Capture)
-    samples = pd.read_parquet(folder / "latency.parquet")["latency_ns"]
-    kernels = pd.read_parquet(folder / "kernels.parquet")
-    assert record.latency.n == len(samples) >= 5
-    assert record.latency.median_ns == round(float(samples.median()))
-    assert record.profiled.n == 4
-    assert record.inputs == request.inputs
-    assert record.threads == 1
+def test_a_capture_leaves_all_files_and_they_agree(name: str, shapes: tuple[str, ...], tmp_path: Path) -> None:
+    found = captured(request_for(SAMPLES / f"{name}.onnx", tmp_path, shapes))
+    kernels = found.profile.kernels
+    assert len(found.clean.latency_ns) >= 5
+    for timings, each in ((found.clean, False), (found.profiled, True)):
+        counts = np.bincount(timings.block)
+        assert len(counts) == len(timings.start_ns) == len(timings.waits_ns) - 1
+        assert (counts == 1).all() == (each or len(counts) == len(timings.latency_ns))
+        sums = np.bincount(timings.block, timings.latency_ns)
+        assert (sums <= timings.end_ns - timings.start_ns).all()
     assert tuple(kernels.columns) == KERNEL_COLUMNS
-    assert sorted(kernels["iteration"].unique()) == [0, 1, 2, 3]
+    assert sorted(kernels["iteration"].unique()) == list(range(len(found.profiled.latency_ns)))
+    assert len(found.profiled.latency_ns) >= 4
     assert kernels.groupby("iteration").size().nunique() == 1, "each run launches the same nodes"
     assert (kernels["self_ns"] >= 0).all()
-    layers = layers_from_file(folder / "engine.onnx")
-    assert set(kernels["layer"]) == {layer.name for layer in layers} == set(record.runtime_shapes)
-    assert list(capsys.readouterr().out.split("\n"))[:3] == [
-        "clean latency", "profile of 4 iterations", "reading the profile",
-    ]  # fmt: skip
-    assert not list(Path(request.scratch).glob("profile*.json")), "the profile is large and was read"
+    layers = layers_from_file(found.graph)
+    assert set(kernels["layer"]) == {layer.name for layer in layers} == set(found.profile.shapes)
 
 
 def test_shapes_seen_at_run_time_are_recorded(tmp_path: Path) -> None:
-    request = request_for(SAMPLES / "lstm.onnx", tmp_path, ("features:6x2x64",))
-    capture(request)
-    record = msgspec.json.decode((Path(request.folder) / "capture.json").read_bytes(), type=Capture)
-    graph = onnx.load(str(Path(request.folder) / "engine.onnx"), load_external_data=False).graph
+    found = captured(request_for(SAMPLES / "lstm.onnx", tmp_path, ("features:6x2x64",)))
+    graph = onnx.load(str(found.graph), load_external_data=False).graph
     lstm = next(node.name for node in graph.node if node.op_type == "LSTM")
-    inputs, outputs = record.runtime_shapes[lstm]
+    inputs, outputs = found.profile.shapes[lstm]
     assert inputs[0].shape == (6, 2, 64)
     assert outputs[0].shape == (6, 2, 2, 128)
     assert {tensor.dtype for tensor in (inputs[0], outputs[0])} == {"fp32"}
@@ -243,10 +206,9 @@ def test_layers_that_onnxruntime_leaves_without_a_unique_name_are_captured_apart
     model.graph.output[0].type.tensor_type.shape.dim.add().dim_value = 3
     model.graph.output[0].type.tensor_type.shape.dim.add().dim_value = 4
     onnx.save(model, str(path))
-    request = request_for(path, tmp_path)
-    capture(request)
-    kernels = pd.read_parquet(Path(request.folder) / "kernels.parquet")
-    layers = {layer.name: layer for layer in layers_from_file(Path(request.folder) / "engine.onnx")}
+    found = captured(request_for(path, tmp_path))
+    kernels = found.profile.kernels
+    layers = {layer.name: layer for layer in layers_from_file(found.graph)}
     assert set(kernels["layer"]) <= set(layers)
     ran = {name for name in set(kernels["layer"]) if layers[name].graph == "if/then_branch"}
     assert ran == {name for name, layer in layers.items() if layer.graph == "if/then_branch"}
@@ -261,10 +223,8 @@ def test_a_profile_of_many_layers_is_kept_short(tmp_path: Path) -> None:
     path = tmp_path / "small.onnx"
     weights = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
     onnx.save(model_of([helper.make_node("MatMul", ["x", "w"], ["y"], "m")], 3, [weights]), str(path))
-    request = request_for(path, tmp_path, profile_iterations=50, layers=10**7)
-    capture(request)
-    record = msgspec.json.decode((Path(request.folder) / "capture.json").read_bytes(), type=Capture)
-    assert record.profiled.n == 3
+    many = Budget(least=50, seconds=0, slow_s=60)
+    assert len(captured(request_for(path, tmp_path, profiled=many, layers=10**7)).profiled.latency_ns) == 3
 
 
 def test_inputs_that_do_not_run_are_an_error_with_the_cause_in_plain_words(tmp_path: Path) -> None:
@@ -277,4 +237,3 @@ def test_inputs_that_do_not_run_are_an_error_with_the_cause_in_plain_words(tmp_p
     assert error.value.why.startswith("Reshape 'squeeze_it': ")
     assert "onnxruntime" not in error.value.why, "no path of its build machine, no C++ signature"
     assert "--shapes" in error.value.fix
-    assert not (Path(request.folder) / "capture.json").exists(), "it says that a capture is whole"

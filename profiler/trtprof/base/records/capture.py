@@ -11,6 +11,8 @@ from trtprof.base.records.common import Record
 from trtprof.base.records.engine import MatchConfidence
 from trtprof.base.records.model import InputTensor, Tensor
 
+LayersBasis = Literal["", "inferences", "layers", "shared"]
+
 
 class Latency(Record, frozen=True, kw_only=True):
     """End-to-end latency of one inference, measured **without** a profiler.
@@ -66,6 +68,11 @@ class CpuUse(Record, frozen=True, kw_only=True):
     """Whether the system reports how long threads wait for a CPU."""
     waited: float | None = None
     """Share of the time of this run's threads in which they were ready to run and had no CPU."""
+    all_ran: float | None = None
+    """At least this share of the time every thread of the run had a CPU; may be below 0."""
+    layers_basis: LayersBasis = ""
+    """What the measured times of layers are from: undisturbed profiled inferences, the fast mode of each layer, or, for
+    lack of both, inferences that shared the CPUs with other processes."""
 
 
 class InferenceTimes(Record, frozen=True, kw_only=True):

@@ -8,19 +8,17 @@ import threading
 import time
 from typing import Any, Protocol
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from trtprof.base.errors import CaptureError
 from trtprof.base.machine_errors import no_memory
-from trtprof.base.progress import Count, Line, Progress, unheard
+from trtprof.base.progress import Line
 from trtprof.base.records import InputTensor
 from trtprof.base.units import NUMPY_DTYPES, format_shape
 from trtprof.runtime.ort_session import clean_message
 
 LATENCY_FILE = "latency.parquet"
-KERNELS_FILE = "kernels.parquet"
 CAPTURE_FILE = "capture.json"
 DOES_NOT_RUN = "the model does not run with these inputs"
 """What is said of a model that refuses its inputs."""
@@ -51,6 +49,8 @@ def say(text: str) -> None:
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """What an array of a type has, by our name of it."""
+    import ml_dtypes
+
     found: np.dtype[Any] = np.dtype(
         getattr(ml_dtypes, NARROW_DTYPES[dtype]) if dtype in NARROW_DTYPES else NUMPY_DTYPES[dtype]
     )
@@ -127,22 +127,3 @@ def warm_up(run: Runnable, warmup_ms: float, at_most: int | None = None) -> int:
         run()
         count += 1
     return count
-
-
-def time_runs(run: Runnable, iterations: int, duration_s: float, progress: Progress = unheard) -> npt.NDArray[np.int64]:
-    """Latencies of at least ``iterations`` runs and ``duration_s`` seconds, both as in trtexec.
-
-    ``progress`` is told once a second, between two of them.
-    """
-    samples: list[int] = []
-    clock = time.perf_counter_ns
-    end = clock() + int(duration_s * 1e9)
-    count = Count(progress, "inferences without a profiler", lambda: clock() / 1e9)
-    while True:
-        for _ in range(max(iterations - len(samples), 1)):
-            began = clock()
-            run()
-            samples.append(clock() - began)
-            count.tell(len(samples), iterations, end=end / 1e9)
-        if clock() >= end:
-            return np.asarray(samples, dtype=np.int64)

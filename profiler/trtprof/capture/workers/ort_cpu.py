@@ -1,59 +1,57 @@
 """The child process that only warms up, times and runs: ``python -m trtprof.capture.workers.ort_cpu REQUEST``.
 
 It reads a `WorkerRequest`, measures latency in one session **without** the profiler, then runs the
-same inputs in a second session with it, and writes its results into the folder of the request. It
-is a process of its own so that a crash or a Ctrl-C costs nothing that was already written.
+same inputs in a second session with it, and leaves the raw samples of both and the profile for its parent, which puts
+several such processes together (`flows.run_cpu`). What takes long to import is left to the parent, too.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import numpy.typing as npt
-import onnx
 
-from trtprof.base.latency import latency_of
-from trtprof.base.output_file import copy_file, replace_file, replaced
 from trtprof.base.progress import Count
-from trtprof.base.records import Capture, InputTensor
-from trtprof.capture import ort_profile as ort
-from trtprof.capture.workers.inference import (
-    CAPTURE_FILE,
-    EVENT_LIMIT,
-    KERNELS_FILE,
-    LATENCY_FILE,
-    Runnable,
-    first_run,
-    make_inputs,
-    runs_to_profile,
-    say,
-    time_runs,
-    warm_up,
-)
+from trtprof.base.records import InputTensor
+from trtprof.base.undisturbed import Timings
+from trtprof.capture.workers.cpu_meter import Budget, CpuSeconds, Meter, list_threads
+from trtprof.capture.workers.inference import EVENT_LIMIT, Runnable, first_run, make_inputs, say, warm_up
 from trtprof.runtime import child
-from trtprof.runtime.ort_session import SessionFacts, SessionRequest, make_session, name_layers, timed_session
-from trtprof.runtime.speed_probe import probe_ns, stream_bytes_per_s
+from trtprof.runtime.ort_session import SessionFacts, SessionRequest, make_session, timed_session
 
-__all__ = ["Runnable", "WorkerRequest", "bind", "capture", "main", "make_inputs", "time_runs", "warm_up"]
+GRAPH_FILE = "profiled.onnx"
+"""The optimized graph of the profiled session, in the scratch folder."""
+_PROFILE_WARM_MS = 20.0
+_USUAL_EVENTS = 30_000  # More only where so many inferences are asked for: reading them takes 10 us each
+_CLEAN_FILE, _PROFILED_FILE = "clean.npz", "profiled.npz"
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the worker is asked to do. ``warmup_ms`` and ``duration_s`` are trtexec's units."""
+    """What the worker is asked to do. ``warmup_ms`` has trtexec's unit."""
 
     session: SessionRequest
     folder: str
     scratch: str
     inputs: tuple[InputTensor, ...]
-    graph_file: str  # where in the folder to leave the optimised graph of the profiled session
     layers: int  # number of layers, to keep the profile at a size that can be read
     seed: int
-    iterations: int
     warmup_ms: float
-    duration_s: float
-    profile_iterations: int
+    clean: Budget
+    profiled: Budget
+
+
+class CpuRound(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process measured; its samples lie beside the request, see `load_timings`."""
+
+    facts: SessionFacts  # Of the session without the profiler
+    warmups: int
+    profile: str  # ONNX Runtime's file
+    use: tuple[CpuSeconds, CpuSeconds]  # While it ran without and with the profiler
 
 
 def main(argv: list[str]) -> int:
@@ -61,66 +59,58 @@ def main(argv: list[str]) -> int:
     return child.answer(argv, WorkerRequest, capture)
 
 
-def capture(request: WorkerRequest) -> SessionFacts:
-    """Measure and profile; write raw samples, the kernel table and the `Capture` record; tell of the clean session."""
-    import pandas as pd
-
-    folder = Path(request.folder)
+def capture(request: WorkerRequest) -> CpuRound:
+    """Time inferences without and with the profiler."""
+    scratch = Path(request.scratch)
     feeds = make_inputs(request.inputs, request.seed)
-    threads = request.session.threads
-    probes, streams = [probe_ns(threads)], [stream_bytes_per_s(threads)]
-    say("clean latency")
+    threads = list_threads()
     session, facts = timed_session(request.session)
+    meter = Meter(threads)
+    began = time.perf_counter()
     run = bind(session, feeds)
-    warmups = warm_up(run, request.warmup_ms)
-    samples = time_runs(run, request.iterations, request.duration_s, say)
+    # The first inference warms up, too: of a slow model it is enough.
+    warmups = 1 + warm_up(run, request.warmup_ms - 1e3 * (time.perf_counter() - began))
+    clean, clean_use = meter.time(run, request.clean, _count("inferences without a profiler"))
+    meter.close()
+    _save(scratch / _CLEAN_FILE, clean)
     del session, run
-    with replaced(folder / LATENCY_FILE) as beside:
-        pd.DataFrame({"latency_ns": samples}).to_parquet(beside, index=False)
 
-    probes.append(probe_ns(threads))
-    streams.append(stream_bytes_per_s(threads))
+    threads = list_threads()
+    prefix = str(scratch / "profile")
+    session = make_session(request.session, profile_prefix=prefix, save_to=str(scratch / GRAPH_FILE))
+    meter = Meter(threads)
     nodes = max(request.layers, 1)
-    profiled_runs = runs_to_profile(request.profile_iterations, nodes)
-    say(f"profile of {profiled_runs} iterations")
-    prefix = str(Path(request.scratch) / "profile")
-    saved = Path(request.scratch) / "profiled.onnx"
-    session = make_session(request.session, profile_prefix=prefix, save_to=str(saved))
-    copy_file(saved, folder / request.graph_file)
-    scheduled = name_layers(onnx.load(str(saved), load_external_data=False))
+    began = time.perf_counter()
     run = bind(session, feeds)
-    # Warm by time as the clean run was, but not for long: every event of it is kept in memory.
-    warm = max(1, min(warmups, EVENT_LIMIT // nodes // 4, 10))
-    for _ in range(warm):
-        run()
-    count = Count(say, "inferences under the profiler")
-    for done in range(profiled_runs):
-        run()
-        count.tell(done + 1, profiled_runs)
-    profile_path = Path(session.end_profiling())
-    del session, run
-    probes.append(probe_ns(threads))
-    streams.append(stream_bytes_per_s(threads))
-    say("reading the profile")
-    profile = ort.read_profile(profile_path, profiled_runs, scheduled)
-    profile_path.unlink()
-    with replaced(folder / KERNELS_FILE) as beside:
-        profile.kernels.to_parquet(beside, index=False, compression="zstd")
-    record = Capture(
-        collector="ort-profile",
-        latency=latency_of(samples),
-        profiled=latency_of(profile.run_ns),
-        warmup_iterations=warmups,
-        threads=request.session.threads,
-        inputs=request.inputs,
-        clock_resolution_ns=ort.CLOCK_RESOLUTION_NS,
-        probe_ns=tuple(probes),
-        stream_bytes_per_s=tuple(streams),
-        runtime_shapes=profile.shapes,
+    # Not for long: every event of it is kept in memory.
+    warm_ms = min(request.warmup_ms, _PROFILE_WARM_MS) - 1e3 * (time.perf_counter() - began)
+    warm_up(run, warm_ms, at_most=min(EVENT_LIMIT // nodes // 4, 10))
+    least = min(request.profiled.least, max(EVENT_LIMIT // nodes, 3))
+    budget = msgspec.structs.replace(
+        request.profiled, least=least, most=max(_USUAL_EVENTS // nodes, least), blocks=False
     )
-    # Written last: its presence says that the capture is whole.
-    replace_file(folder / CAPTURE_FILE, msgspec.json.format(msgspec.json.encode(record), indent=1))
-    return facts
+    profiled, profiled_use = meter.time(run, budget, _count("inferences under the profiler"))
+    meter.close()
+    _save(scratch / _PROFILED_FILE, profiled)
+    profile = session.end_profiling()
+    return CpuRound(facts=facts, warmups=warmups, profile=profile, use=(clean_use, profiled_use))
+
+
+def _count(what: str) -> Count:
+    return Count(say, what, lambda: time.perf_counter_ns() / 1e9)
+
+
+def _save(path: Path, timings: Timings) -> None:
+    np.savez(path, **timings._asdict())
+
+
+def load_timings(scratch: Path) -> tuple[Timings, Timings]:
+    """The samples without and with the profiler that a worker left in its scratch folder."""
+    found = []
+    for name in (_CLEAN_FILE, _PROFILED_FILE):
+        with np.load(scratch / name) as arrays:
+            found.append(Timings(**arrays))
+    return found[0], found[1]
 
 
 def bind(session: Any, feeds: dict[str, npt.NDArray[Any]]) -> Runnable:

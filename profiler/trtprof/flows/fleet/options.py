@@ -241,7 +241,7 @@ def _run(request: ModelRequest, precision: str, options: Mapping[str, str]) -> R
         threads=int(text("threads")),
         iterations=int(text("iterations")),
         warmup_ms=float(text("warmup")),
-        duration_s=float(text("duration")),
+        duration_s=float(options["duration"]) if "duration" in options else None,
         profile_iterations=int(text("profile-iterations")),
         gpu=GpuOptions(
             device=_integer(options, "device"),

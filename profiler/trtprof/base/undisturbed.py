@@ -1,0 +1,245 @@
+"""Which inferences ran while no thread waited for a CPU, and the latency of the undisturbed machine that follows.
+
+The thresholds were tried on 190 phases of nine models beside spinning neighbors, on two cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from trtprof.base.latency import latency_of
+from trtprof.base.records import CpuUse, Latency
+from trtprof.base.units import format_ns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+WAITED_SHARE, WAITED_NS = 0.01, 2000
+"""A block is undisturbed when no thread waited longer than this share of it, or this long."""
+ENOUGH = 10
+"""Undisturbed blocks that a median is taken of, and profiled inferences that layers are."""
+FEW = 3
+"""The same where nothing at all was disturbed: a slow model."""
+SPREAD = 0.05
+"""Half width of the 95 % interval, as a share of the median, from which on the median cannot be told."""
+ALL_RAN_INFERENCES, ALL_RAN_LAYERS = 0.1, 0.4
+"""Least share of the time in which every thread has a CPU: below, the fast samples may be those of fewer threads."""
+STEAL = 0.02
+QUIET = 0.05
+"""Shares of the CPUs that the hypervisor takes, and that other processes use where nothing tells waits, at most."""
+DISAGREE = 1.10
+"""Ratio of the medians of two processes from which on they are two speeds."""
+FAST, FAST_LEAST, FAST_SHARE, FAST_KNOWN = 1.2, 5, 0.2, 0.9
+"""The fast mode reaches to this multiple of its anchor, and is known by so many samples and so large a share of them;
+layers that hold this share of the time must have a known one."""
+REGIME, MINOR, VALLEY, MOVED = 1.05, 0.10, 0.05, 0.5
+
+
+class Timings(NamedTuple):
+    """Inferences of one process, timed in blocks; waits for a CPU are read behind each block, and once at the end."""
+
+    latency_ns: Integers  # [inferences]
+    block: Integers  # [inferences], to which block each belongs
+    start_ns: Integers  # [blocks]
+    end_ns: Integers  # [blocks]
+    # [blocks + 1, threads], since the reading before; own thread first; no threads where the system does not tell
+    waits_ns: Integers
+
+    @property
+    def waits_known(self) -> bool:
+        return bool(self.waits_ns.shape[1])
+
+
+def find_undisturbed_blocks(timings: Timings) -> Mask:
+    """The blocks in which no thread waited for a CPU.
+
+    A wait is booked when it ends, so it is dated back over what it spans; the thread that reads ran at both readings.
+    """
+    start, end = timings.start_ns, timings.end_ns
+    walls = end - start
+    limits = np.maximum(WAITED_SHARE * np.append(walls, walls[-1:]), WAITED_NS)
+    undisturbed = np.ones(len(end), bool)
+    for thread in range(timings.waits_ns.shape[1]):
+        waits = timings.waits_ns[:, thread]
+        for at in np.nonzero(waits > limits)[0]:
+            first = int(at)
+            if thread and at:
+                first = int(np.searchsorted(end, end[at - 1] - waits[at], side="right"))
+            undisturbed[first : at + 1] = False
+    return undisturbed
+
+
+def find_undisturbed(timings: Timings) -> Mask:
+    """The inferences in which no thread waited for a CPU: those of undisturbed blocks."""
+    return find_undisturbed_blocks(timings)[timings.block]
+
+
+def share_all_ran(timings: Timings) -> float:
+    """At least this share of the time every thread had a CPU, the waits of all threads taken to be apart."""
+    return 1 - float(timings.waits_ns.sum()) / max(int(timings.end_ns[-1] - timings.start_ns[0]), 1)
+
+
+def median_interval(values: Floats | Integers, independent: int) -> tuple[float, float]:
+    """The 95 % interval of the median by order statistics, of so many independent samples.
+
+    Hoefler and Belli, Scientific Benchmarking of Parallel Computing Systems, 2015, rule 5.
+    """
+    ordered, half = np.sort(values), 0.98 / max(independent, 1) ** 0.5
+    last = len(ordered) - 1
+    low, high = int(np.floor((0.5 - half) * len(ordered))), int(np.ceil((0.5 + half) * len(ordered)))
+    return float(ordered[max(low, 0)]), float(ordered[min(high, last)])
+
+
+def fast_mode(values: Floats | Integers, resolution: float = 0.0) -> Mask:
+    """Which samples are in the fast mode; its anchor is the 5th percentile, and at least the third smallest."""
+    ordered = np.sort(values)
+    anchor = float(ordered[min(max(int(0.05 * len(ordered)), 2), len(ordered) - 1)])
+    mask: Mask = values <= max(FAST * anchor, anchor + resolution)
+    return mask
+
+
+def mode_known(mode: Mask) -> bool:
+    """Whether a fast mode holds enough samples to be one."""
+    return int(mode.sum()) >= FAST_LEAST and float(mode.mean()) >= FAST_SHARE
+
+
+def known_share(kernels: pd.DataFrame, resolution: float = 1000.0) -> float:
+    """Share of the time of a kernel table (`records.KERNEL_COLUMNS`) in layers whose fast mode is known."""
+    times = kernels.groupby(["iteration", "layer"])["self_ns"].sum().unstack(fill_value=0).to_numpy(np.float64)
+    modes = [fast_mode(column, resolution) for column in times.T]
+    fast = np.array([np.median(column[mode]) for column, mode in zip(times.T, modes, strict=True)])
+    known = np.array([mode_known(mode) for mode in modes])
+    return float(fast[known].sum() / max(fast.sum(), 1.0))
+
+
+def describe_regimes(values: Floats | Integers, blocks: int = 20) -> str:
+    """Two speeds or a drift in samples, in words; empty for none.
+
+    Two speeds: an empty valley between two modes (Otsu's cut of the logarithms). Drift: a change point of medians of
+    successive blocks that takes away half of their spread.
+    """
+    count = len(values)
+    if count < 2 * blocks:
+        return ""
+    logs = np.sort(np.log(np.maximum(values, 1)))[: int(0.98 * count)]
+    sums, below = np.cumsum(logs), np.arange(1, len(logs))
+    above = len(logs) - below
+    between = (sums[:-1] / below - (sums[-1] - sums[:-1]) / above) ** 2 * below * above
+    cut = int(np.argmax(between)) + 1
+    fast, slow = float(np.median(logs[:cut])), float(np.median(logs[cut:]))
+    third = (slow - fast) / 3
+    valley = float(((logs > fast + third) & (logs < slow - third)).mean())
+    minor = min(cut, len(logs) - cut) / len(logs)
+    if slow - fast >= np.log(REGIME) and minor >= MINOR and valley <= VALLEY:
+        return (
+            f"two speeds: {format_ns(np.exp(fast))} in {_percent(cut / len(logs))} of the inferences, "
+            f"{format_ns(np.exp(slow))} in the rest"
+        )
+    medians = np.log([np.median(part) for part in np.array_split(np.maximum(values, 1), min(blocks, count // 5))])
+
+    def spread(part: Floats) -> float:
+        return float(np.abs(part - np.median(part)).sum())
+
+    costs = [spread(medians[:at]) + spread(medians[at:]) for at in range(2, len(medians) - 1)]
+    at = int(np.argmin(costs)) + 2
+    drift = float(np.exp(np.median(medians[at:]) - np.median(medians[:at])))
+    if max(drift, 1 / drift) >= REGIME and 1 - min(costs) / max(spread(medians), 1e-12) >= MOVED:
+        change = f"{_percent(abs(drift - 1))} {'slower' if drift > 1 else 'faster'}"
+        return f"the inferences became {change} after {_percent(at / len(medians))} of the time"
+    return ""
+
+
+def summarize(processes: Sequence[Timings], use: CpuUse) -> Latency:
+    """The latency as shared, and the undisturbed one where the inferences tell it."""
+    latency = latency_of(np.concatenate([one.latency_ns for one in processes]))
+    masks = [find_undisturbed(one) for one in processes]
+    count = sum(int(mask.sum()) for mask in masks)
+    blocks = [int(find_undisturbed_blocks(one).sum()) for one in processes]
+    whole = count == latency.n
+    samples = [one.latency_ns[mask] for one, mask in zip(processes, masks, strict=True)]
+    medians = [float(np.median(x)) for x, n in zip(samples, blocks, strict=True) if n >= ENOUGH or (whole and len(x))]
+    regimes = ""
+    if len(medians) > 1 and max(medians) > DISAGREE * min(medians):
+        regimes = f"{format_ns(min(medians))} in one process, {format_ns(max(medians))} in another"
+    else:
+        regimes = next((text for text in map(describe_regimes, samples) if text), "")
+    all_ran = min(share_all_ran(one) for one in processes)
+    known = all(one.waits_known for one in processes)
+    reason, low, high, median = "", 0.0, 0.0, 0.0
+    if count:
+        pooled = np.concatenate(samples)
+        median = float(np.median(pooled))
+        low, high = median_interval(pooled, sum(blocks))
+        low, high = min([low, *medians]), max([high, *medians])
+    if not known and (use.others_cpus is None or use.others_cpus > QUIET * use.cpus):
+        count, regimes = 0, regimes or next((t for t in (describe_regimes(p.latency_ns) for p in processes) if t), "")
+        used = "" if use.others_cpus is None else f", and other processes kept {use.others_cpus:.1f} CPUs busy"
+        reason = f"this system does not tell how long threads wait for a CPU{used}"
+    elif (use.steal_cpus or 0.0) > STEAL * use.cpus:
+        reason = f"the hypervisor gave {use.steal_cpus:.2f} of the {use.cpus} CPUs to other guests"
+    elif sum(blocks) < (FEW if whole else ENOUGH):
+        reason = f"{count:,} of {latency.n:,} inferences ran without waiting for a CPU, too few for a median"
+    elif regimes:
+        reason = regimes
+    elif all_ran < ALL_RAN_INFERENCES:
+        reason = f"all threads had a CPU in as little as {_percent(max(all_ran, 0.0))} of the time"
+    elif high - low > 2 * SPREAD * median:
+        reason = f"the median of the undisturbed inferences lies anywhere from {format_ns(low)} to {format_ns(high)}"
+    told = not reason
+    return msgspec.structs.replace(
+        latency,
+        undisturbed_ns=round(median) if told else None,
+        undisturbed_low_ns=round(low) if told else None,
+        undisturbed_high_ns=round(high) if told else None,
+        undisturbed_basis="inferences" if told else "",
+        undisturbed_n=count,
+        undisturbed_reason=reason,
+        regimes=regimes,
+    )
+
+
+class LayerTimes(NamedTuple):
+    """Times of the layers of one inference on the undisturbed machine, less what the profiler adds."""
+
+    ns: int
+    low_ns: int
+    high_ns: int
+    known: float  # Share of the time in layers whose fast mode is known
+    inferences: int  # Profiled ones
+
+
+def estimate_from_layers(latency: Latency, layers: LayerTimes, use: CpuUse | None) -> Latency:
+    """The latency with an estimate from the fast mode of each layer, where inferences do not tell it."""
+    too_few = use is not None and use.waits and latency.undisturbed_n < ENOUGH
+    if latency.undisturbed_basis or not too_few or use is None or (use.steal_cpus or 0.0) > STEAL * use.cpus:
+        return latency
+    reason = ""
+    if layers.inferences < ENOUGH:
+        reason = f"only {layers.inferences} were profiled"
+    elif layers.known < FAST_KNOWN:
+        reason = f"layers with {_percent(1 - layers.known)} of the time never ran undisturbed {FAST_LEAST} times"
+    elif (use.all_ran or 0.0) < ALL_RAN_LAYERS:
+        reason = f"all threads had a CPU in as little as {_percent(max(use.all_ran or 0.0, 0.0))} of the time"
+    if reason:
+        return msgspec.structs.replace(latency, undisturbed_reason=f"{latency.undisturbed_reason}; {reason}")
+    return msgspec.structs.replace(
+        latency,
+        undisturbed_ns=layers.ns,
+        undisturbed_low_ns=min(layers.low_ns, layers.ns),
+        undisturbed_high_ns=max(layers.high_ns, layers.ns),
+        undisturbed_basis="layers",
+        undisturbed_reason="",
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,223 @@
+"""Rounds of a CPU capture, each a process of its own: how long the next one is, and what all of them come to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trtprof.base.records import Capture, CpuUse, InputTensor
+from trtprof.base.undisturbed import (
+    ALL_RAN_LAYERS,
+    ENOUGH,
+    FAST_KNOWN,
+    QUIET,
+    Timings,
+    find_undisturbed,
+    known_share,
+    share_all_ran,
+    summarize,
+)
+from trtprof.capture import ort_profile
+from trtprof.capture.workers.cpu_meter import Budget
+from trtprof.capture.workers.ort_cpu import CpuRound
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PROCESSES = 3
+"""A process can be 1.4 times as slow as the next one for all of its life; more seconds in one do not show that."""
+SHORTEST_S = 0.6  # Shorter runs take one process
+SLOW_BUILD_S = 1.5  # Sessions that take longer to make are made once
+ORDINARY_S, MORE_S = (
+    6.0,
+    10.0,
+)  # Without a duration: for all rounds, and for more beside other processes
+CLEAN_S, CLEAN_MOST_S, PROFILE_MOST_S, PROFILE_SLOW_S = 0.4, 1.2, 0.3, 0.5
+MORE_CLEAN_S, MORE_PROFILE_S, MORE_PROFILED = 0.4, 2.0, 100
+WAIT_FOR_ITERATIONS_S = 30.0  # An inference that takes long comes less often than asked for
+_BUSY_SHARE = 0.05  # Of a CPU; a process that takes less is not counted
+
+
+class Asked(NamedTuple):
+    """What a run is asked to measure; None is what we choose."""
+
+    duration_s: float | None
+    iterations: int | None
+    profile_iterations: int | None
+    warmup_ms: float
+
+    @property
+    def processes(self) -> int:
+        return 1 if self.duration_s is not None and self.duration_s < SHORTEST_S else PROCESSES
+
+
+class Round(NamedTuple):
+    """What one process measured."""
+
+    answer: CpuRound
+    clean: Timings
+    profiled: Timings
+    profile: ort_profile.Profile
+    wall_s: float  # From its start to its end
+
+    @property
+    def clean_s(self) -> float:
+        return float(self.clean.end_ns[-1] - self.clean.start_ns[0]) / 1e9
+
+
+def plan_round(asked: Asked, done: Sequence[Round], elapsed_s: float) -> tuple[Budget, Budget] | None:
+    """How long the next process times inferences without and with the profiler; None where all is done."""
+    processes = asked.processes
+    iterations, profiled = asked.iterations or ENOUGH, asked.profile_iterations or 3 * ENOUGH
+    wait_s = WAIT_FOR_ITERATIONS_S / processes
+    least_profiled = math.ceil(profiled / processes)
+    slow_build = bool(done) and done[0].answer.facts.build_ns > SLOW_BUILD_S * 1e9
+    if asked.duration_s is not None:
+        left_s = asked.duration_s - sum(each.clean_s for each in done)
+        left = 1 if slow_build else processes - len(done)
+        if done and (left < 1 or left_s < 0.05 or (slow_build and len(done) > 1)):
+            return None
+        seconds, share_s = max(left_s, 0.0) / left, asked.duration_s / processes
+        return (
+            Budget(
+                least=math.ceil(iterations / processes),
+                seconds=seconds,
+                slow_s=max(seconds, CLEAN_MOST_S, wait_s if asked.iterations else 0),
+            ),
+            Budget(
+                least=least_profiled,
+                seconds=0,
+                most_s=share_s,
+                slow_s=max(share_s, PROFILE_SLOW_S, wait_s if asked.profile_iterations else 0),
+            ),
+        )
+    next_s = elapsed_s + (done[-1].wall_s if done else 0)
+    if not done or (len(done) < processes and not slow_build and next_s <= ORDINARY_S):
+        least = max(ENOUGH, math.ceil(iterations / processes))
+        return (
+            Budget(
+                least=least,
+                seconds=CLEAN_S,
+                most_s=CLEAN_MOST_S,
+                slow_s=wait_s if asked.iterations else CLEAN_MOST_S,
+            ),
+            Budget(
+                least=least_profiled,
+                seconds=0,
+                most_s=PROFILE_MOST_S,
+                slow_s=wait_s if asked.profile_iterations else PROFILE_SLOW_S,
+            ),
+        )
+    if next_s > ORDINARY_S + MORE_S or _is_settled(done):
+        return None
+    return (
+        Budget(least=ENOUGH, seconds=MORE_CLEAN_S, slow_s=MORE_CLEAN_S),
+        Budget(least=MORE_PROFILED, seconds=0, most_s=MORE_PROFILE_S, slow_s=MORE_PROFILE_S),
+    )
+
+
+def _is_settled(done: Sequence[Round]) -> bool:
+    """Whether more inferences would tell no more: nothing disturbs them, or enough were undisturbed."""
+    use = use_of(done, 0)
+    latency = summarize([each.clean for each in done], use)
+    if not use.waits or latency.undisturbed_n > 0.5 * latency.n:
+        return True
+    undisturbed = sum(int(find_undisturbed(each.profiled).sum()) for each in done)
+    layers = undisturbed >= ENOUGH or known_share(_kernels(done)) >= FAST_KNOWN
+    return layers and (latency.undisturbed_basis == "inferences" or (use.all_ran or 0.0) >= ALL_RAN_LAYERS)
+
+
+def use_of(rounds: Sequence[Round], others: int | None) -> CpuUse:
+    """Who used the CPUs while inferences were timed."""
+    spent = [use for each in rounds for use in each.answer.use]
+    loops = [timings for each in rounds for timings in (each.clean, each.profiled)]
+    wall, own = max(sum(use.wall for use in spent), 1e-9), sum(use.own for use in spent)
+    busy = [use.busy for use in spent if use.busy is not None]
+    steal = [use.steal for use in spent if use.steal is not None]
+    waits = all(timings.waits_known for timings in loops)
+    waited = sum(int(timings.waits_ns.sum()) for timings in loops) / 1e9
+    return CpuUse(
+        cpus=spent[0].cpus,
+        seconds=round(wall, 3),
+        own_cpus=own / wall,
+        others_cpus=max(sum(busy) - own, 0.0) / wall if len(busy) == len(spent) else None,
+        steal_cpus=sum(steal) / wall if len(steal) == len(spent) else None,
+        others=others,
+        waits=waits,
+        waited=waited / max(waited + own, 1e-9) if waits else None,
+        all_ran=min(map(share_all_ran, loops)) if waits else None,
+    )
+
+
+def _kernels(rounds: Sequence[Round]) -> pd.DataFrame:
+    """The kernel tables of all rounds, their inferences numbered on."""
+    import pandas as pd
+
+    counts = np.cumsum([0, *(len(each.profiled.latency_ns) for each in rounds)])
+    tables = [each.profile.kernels for each in rounds]
+    moved = [table.assign(iteration=table["iteration"] + at) for table, at in zip(tables, counts, strict=False)]
+    return pd.concat(moved, ignore_index=True)
+
+
+class Merged(NamedTuple):
+    """All rounds as the artifacts of a capture."""
+
+    capture: Capture
+    kernels: pd.DataFrame
+    samples: pd.DataFrame
+
+
+def merge_rounds(rounds: Sequence[Round], inputs: tuple[InputTensor, ...], others: int | None) -> Merged:
+    """What all rounds come to; ``others`` is how many other processes were busy."""
+    import pandas as pd
+
+    use = use_of(rounds, others)
+    clean, profiled = [each.clean for each in rounds], [each.profiled for each in rounds]
+    latency = summarize(clean, use)
+    trusted = use.waits or (use.others_cpus is not None and use.others_cpus <= QUIET * use.cpus)
+    undisturbed = np.flatnonzero(np.concatenate([find_undisturbed(each) for each in profiled]))
+    samples = pd.concat(
+        [
+            pd.DataFrame({"latency_ns": one.latency_ns, "undisturbed": find_undisturbed(one) & trusted, "process": at})
+            for at, one in enumerate(clean)
+        ],
+        ignore_index=True,
+    )
+    capture = Capture(
+        collector="ort-profile",
+        latency=latency,
+        profiled=summarize(profiled, use),
+        warmup_iterations=rounds[0].answer.warmups,
+        threads=rounds[0].answer.facts.threads,
+        inputs=inputs,
+        clock_resolution_ns=ort_profile.CLOCK_RESOLUTION_NS,
+        cpu_use=use,
+        undisturbed_iterations=tuple(undisturbed.tolist()) if trusted else None,
+        runtime_shapes=rounds[-1].profile.shapes,
+    )
+    return Merged(capture, _kernels(rounds), samples)
+
+
+def list_cpu_seconds() -> Mapping[tuple[int, float], float]:
+    """CPU seconds of each other process, by its number and when it began; neither ours nor our children's."""
+    import psutil
+
+    found = {}
+    own = psutil.Process()
+    mine = {own.pid, *(child.pid for child in own.children(recursive=True))}
+    for process in psutil.process_iter(["pid", "create_time", "cpu_times"]):
+        times = process.info["cpu_times"]
+        if times is not None and process.pid not in mine:
+            found[process.pid, process.info["create_time"]] = float(times.user + times.system)
+    return found
+
+
+def count_busy(
+    before: Mapping[tuple[int, float], float], after: Mapping[tuple[int, float], float], seconds: float
+) -> int:
+    """How many processes used a CPU noticeably between two readings; those that began since are counted whole."""
+    used = [total - before.get(process, 0.0) for process, total in after.items()]
+    return sum(each > _BUSY_SHARE * seconds for each in used)
