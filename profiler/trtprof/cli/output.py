@@ -103,6 +103,8 @@ def errors_shown(progress: StageLines | None = None, *, done: Path | None = None
         if isinstance(error, KeyboardInterrupt) or process.ended:
             say(f"stopped by {process.ended_by()}")
             _say_kept(progress)
+            if done is not None:
+                say(f"  the run is whole: trtprof report {done}")
             raise typer.Exit(process.ended_code()) from None
         shown = as_error(error)
         if shown is None or os.environ.get("TRTPROF_DEBUG"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from trtprof.base.errors import UsageError
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.machine_errors import as_error
 from trtprof.cli import completion, typed
 from trtprof.cli import engine_options as eng
 from trtprof.cli import options as o
@@ -20,6 +23,11 @@ from trtprof.cli.options import command, command_line, model_request
 from trtprof.cli.output import StageLines, errors_shown, refuse_binary, result, say
 from trtprof.cli.output_files import ENGINE_SUFFIXES, FormatOption, deliver, refuse_existing, refuse_file_name, writable
 from trtprof.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
+
+if TYPE_CHECKING:
+    from trtprof.base.records import Run
+    from trtprof.base.run_folder import RunFolder
+    from trtprof.flows.options import RunOptions
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]{1,9})")
 
@@ -123,6 +131,16 @@ def run(
     tag: Annotated[
         list[str] | None, opt("--tag", "Call the run so; may be repeated.", "Result", metavar="NAME")
     ] = None,
+    given_trial: Annotated[
+        bool | None,
+        opt(
+            "--try/--no-try",
+            "On the CPU: after the report, measure for at most 10 s what its findings name; default: on a terminal, "
+            "without -o, --fail-on or CI.",
+            "Result",
+            show_default=False,
+        ),
+    ] = None,
     fail_on: o.FailOnOption = None,
     verbose: eng.VerboseOption = False,
     quiet: o.QuietOption = False,
@@ -142,6 +160,7 @@ def run(
         view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline, ledger=ledger)
         run_folder.check_tags(tag or ())
         asked = failing.criteria(fail_on)
+        trial = _on_a_terminal(format_name) and not (output or asked) if given_trial is None else given_trial
         kept_in, paths = _outputs(output or (), force=force)
         told.check(format_name, quiet=quiet)
         if load_engine and not (model.model or model.onnx):
@@ -154,40 +173,38 @@ def run(
             refuse_existing(Path(name), force=force)
         if load_engine:
             allow_engine(load_engine, trust=trust)
-        folder = execute(
-            RunOptions(
-                model=model_request(model.name, shapes, export),
-                load_inputs=tuple(load_inputs or ()),
-                seed=seed,
-                backend=backend,
-                threads=threads,
-                iterations=iterations,
-                warmup_ms=warmup,
-                duration_s=duration,
-                profile_iterations=profile_iterations,
-                recalibrate=recalibrate,
-                gpu=GpuOptions(
-                    device=_device(device),
-                    collector=collector,
-                    cuda_graph=cuda_graph,
-                    cold_l2=cold_l2,
-                    verify=verify,
-                    build=build_options(types, tactics, plugins, ranges, memory, best=best),
-                    load_engine=load_engine,
-                    save_engine=save_engine,
-                    rebuild=rebuild,
-                    confirm=confirm,
-                    measured=measured,
-                ),
-                tuning=SessionTuning.of(session_option or ()),
-                thresholds=config.load().thresholds,
-                output=kept_in,
-                force=force,
-                resume=resume,
-                command=command_line(typed),
+        options = RunOptions(
+            model=model_request(model.name, shapes, export),
+            load_inputs=tuple(load_inputs or ()),
+            seed=seed,
+            backend=backend,
+            threads=threads,
+            iterations=iterations,
+            warmup_ms=warmup,
+            duration_s=duration,
+            profile_iterations=profile_iterations,
+            recalibrate=recalibrate,
+            gpu=GpuOptions(
+                device=_device(device),
+                collector=collector,
+                cuda_graph=cuda_graph,
+                cold_l2=cold_l2,
+                verify=verify,
+                build=build_options(types, tactics, plugins, ranges, memory, best=best),
+                load_engine=load_engine,
+                save_engine=save_engine,
+                rebuild=rebuild,
+                confirm=confirm,
+                measured=measured,
             ),
-            progress,
+            tuning=SessionTuning.of(session_option or ()),
+            thresholds=config.load().thresholds,
+            output=kept_in,
+            force=force,
+            resume=resume,
+            command=command_line(typed),
         )
+        folder = execute(options, progress)
     with errors_shown(done=folder.path):
         folder.tag(tag or ())
         found = folder.report()
@@ -199,9 +216,36 @@ def run(
         else:
             say_confirmations(found)
             say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
+            if trial:
+                found = _after(options, folder, found)
+            tries = next((finding.command for finding in found.findings if finding.command), "")
             if command := next_command(found):
                 say(f"next: {command}")
         failing.check(found.findings, asked)
+
+
+def _on_a_terminal(format_name: str) -> bool:
+    return format_name == "text" and sys.stdout.isatty() and not os.environ.get("CI")
+
+
+def _after(options: RunOptions, folder: RunFolder, found: Run) -> Run:
+    """Try what the findings name, and say what came of it; the run with that, or as it was where the trial fails."""
+    try:
+        from trtprof.flows.after_run import told, try_after
+
+        with StageLines() as progress:
+            tried = try_after(options, folder, progress)
+    except MissingError:  # `try` needs packages that `run` does not
+        return found
+    except Exception as error:
+        if os.environ.get("TRTPROF_DEBUG"):
+            raise
+        why = as_error(error)
+        say(f"the trial failed, the run is whole: {f'{why.what}: {why.why}' if why else repr(error)}")
+        return found
+    for line in told(tried.rungs) if tried is not None else ():
+        say(line)
+    return folder.report() if tried is not None else found
 
 
 def _outputs(names: Sequence[str], *, force: bool) -> tuple[str, list[Path]]:

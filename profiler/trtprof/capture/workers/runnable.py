@@ -7,8 +7,9 @@ Only the CPU's way has run on the device that it is for. What drives a GPU here 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from trtprof.capture.turns import Variant
 from trtprof.capture.workers.gpu_work import Arrays
@@ -19,8 +20,11 @@ Timed = Callable[[], int]
 
 
 @contextlib.contextmanager
-def runnable_of(variant: Variant, feeds: Arrays) -> Iterator[Timed]:
-    """A variant with everything bound, run once; on a GPU a latency is with the copies there and back, as in a run."""
+def runnable_of(variant: Variant, feeds: Arrays, *others: Arrays) -> Iterator[Timed]:
+    """A variant with everything bound, run once; on a GPU a latency is with the copies there and back, as in a run.
+
+    `others`: inputs that inferences on the CPU alternate with.
+    """
     if variant.engine is not None:
         from trtprof.capture.workers.trt_runner import opened
 
@@ -32,7 +36,7 @@ def runnable_of(variant: Variant, feeds: Arrays) -> Iterator[Timed]:
     if variant.session is None:
         raise ValueError(f"{variant.name} has neither a session nor an engine")
     if variant.session.provider == "cpu":
-        yield _on_cpu(variant.session, feeds)
+        yield _on_cpu(variant.session, (feeds, *others))
         return
     from trtprof.capture.workers.ort_cuda import OrtRunner, timer_for, with_graph
 
@@ -42,16 +46,18 @@ def runnable_of(variant: Variant, feeds: Arrays) -> Iterator[Timed]:
         yield lambda: on_gpu.infer()[0]
 
 
-def _on_cpu(request: SessionRequest, feeds: Arrays) -> Timed:
+def _on_cpu(request: SessionRequest, sets: Sequence[Arrays]) -> Timed:
     from trtprof.capture.workers.ort_cpu import bind
 
     session = make_session(request)
     # A variant may no longer have an input that nothing reads.
     taken = {value.name for value in session.get_inputs()}
-    run = bind(session, {name: array for name, array in feeds.items() if name in taken})
+    runs = [bind(session, {name: array for name, array in feeds.items() if name in taken}) for feeds in sets]
+    alternating = itertools.cycle(runs)
     clock = time.perf_counter_ns
 
     def timed() -> int:
+        run = next(alternating)
         began = clock()
         run()
         return clock() - began
