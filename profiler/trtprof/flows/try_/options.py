@@ -72,7 +72,7 @@ def _blocked(run: Run) -> str:
 
 
 _SESSION: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], bool, _Here | None], ...] = (
-    ("no-spinning", "threads sleep in place of spinning for work",
+    ("no-spinning", "threads sleep in place of spinning for work, for cores that other processes want",
      ("session.intra_op.allow_spinning=0",), ("HO501", "LA401"), True, None),
     ("dynamic-blocks", "work is handed to threads in smaller and smaller blocks",
      ("session.dynamic_block_base=4",), (), True, None),
@@ -95,7 +95,8 @@ SESSION_NAMES = tuple(row[0] for row in _SESSION)
 def option_rungs(run: Run, device: Device, threads: int) -> Iterator[OptionRung]:
     """The rungs of ONNX Runtime on the CPU."""
     logical = int(device.detail.get("logical_cpus", device.cores) or device.cores)
-    for count, title in ((1, "one thread"), (device.cores, "a thread a core"), (logical, "a thread a logical CPU")):
+    alone = "one thread, for a machine whose other cores are busy"
+    for count, title in ((1, alone), (device.cores, "a thread a core"), (logical, "a thread a logical CPU")):
         if count != threads and count > 0:
             yield OptionRung(f"threads-{count}", title, threads=count, answers=_OF_THREADS, exact=False)
     yield from session_rungs(run)
