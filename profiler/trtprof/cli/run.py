@@ -218,7 +218,6 @@ def run(
             say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
             if trial:
                 found = _after(options, folder, found)
-            tries = next((finding.command for finding in found.findings if finding.command), "")
             if command := next_command(found):
                 say(f"next: {command}")
         failing.check(found.findings, asked)
