@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from trtprof.base import records
 from trtprof.base.calls import folded
+from trtprof.base.op_kinds import MULTIPLYING
+from trtprof.base.units import format_names
 from trtprof.cost import CostError, work_of
 from trtprof.cost.fused import combined, total, work_of_group
 from trtprof.cost.ops.control import trips
@@ -104,7 +107,24 @@ def inspection_of(source: records.Source) -> records.Inspection:
         ops=found.ops,
         nodes=tuple(nodes),
         unsupported=found.unsupported,
+        uncounted=found.uncounted,
     )
+
+
+def explain_uncounted(ops: Iterable[tuple[str, int, str]]) -> str:
+    """Name the ops of multiply-accumulates that are not counted, and why; empty where all of them are.
+
+    Each op is given as its type, how many there are alike, and why they have no price.
+    """
+    everything, missing, reasons = Counter[str](), Counter[str](), dict[str, None]()
+    for op_type, number, reason in ops:
+        if op_type in MULTIPLYING:
+            everything[op_type] += number
+            if reason:
+                missing[op_type] += number
+                reasons[reason] = None
+    names = format_names([f"{number:,} of {everything[name]:,} {name}" for name, number in missing.most_common()])
+    return f"{names} not counted ({format_names(list(reasons))})" if names else ""
 
 
 class Alike(NamedTuple):
@@ -122,6 +142,7 @@ class Totals(NamedTuple):
     macs_by_dtype: dict[str, int]
     ops: tuple[records.OpTotal, ...]
     unsupported: tuple[records.Unsupported, ...]
+    uncounted: str  # See `explain_uncounted`
 
 
 def totals(nodes: Sequence[Alike]) -> Totals:
@@ -142,6 +163,10 @@ def totals(nodes: Sequence[Alike]) -> Totals:
         for (domain, op_type), found in sorted(by_op.items())
     ]
     everything = total(op.work for op in ops)
+    uncounted = explain_uncounted((node.op.op_type, number, why.partition(":")[0]) for node, number, why in nodes)
+    bound = combined(everything.bound, runs.bound, "lower" if missing else "exact")
+    if uncounted:
+        everything, bound = _certain(everything), "lower"
     macs: dict[str, int] = {}
     for node, number, _ in nodes:
         if node.work is not None and node.work.tensor_flops and not node.constant and runs.times[node.graph]:
@@ -149,7 +174,7 @@ def totals(nodes: Sequence[Alike]) -> Totals:
     return Totals(
         total=msgspec.structs.replace(
             everything,
-            bound=combined(everything.bound, runs.bound, "lower" if missing else "exact"),
+            bound=bound,
             note=_note(ops, runs, sum(missing.values())),
         ),
         macs_by_dtype=dict(sorted(macs.items())),
@@ -158,6 +183,19 @@ def totals(nodes: Sequence[Alike]) -> Totals:
             records.Unsupported(domain=domain, op_type=op_type, count=count, measured_ns=0, share=0.0, reason=reason)
             for (domain, op_type, reason), count in sorted(missing.items())
         ),
+        uncounted=uncounted,
+    )
+
+
+def _certain(work: records.Work) -> records.Work:
+    """The arithmetic of a work that no data spares."""
+    spare = work.unsure
+    return msgspec.structs.replace(
+        work,
+        tensor_flops=work.tensor_flops - spare.tensor_flops,
+        vector_flops=work.vector_flops - spare.vector_flops,
+        special={name: count - spare.special.get(name, 0) for name, count in work.special.items()},
+        unsure=records.Unsure(bytes=spare.bytes),
     )
 
 

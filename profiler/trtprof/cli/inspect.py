@@ -34,7 +34,8 @@ def inspect(
 ) -> None:
     """Look at a model alone: ops, shapes, work, and with --engine the layers that TensorRT-RTX makes of them.
 
-    Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is run.
+    Parameters, FLOPs and bytes of every op, and what is not counted; nothing is run. A run folder in place of
+    the model is its model at the shapes of that run.
     """
     progress = StageLines()
     with errors_shown(progress):

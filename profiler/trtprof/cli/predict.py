@@ -59,7 +59,8 @@ def predict(
     The bound of its time, what good library kernels take, and energy on each GPU, at each precision, layer by
     layer under its roofline. Which nodes
     become one kernel is estimated from the graph, at once; with --engine one is built by TensorRT-RTX,
-    without a GPU, and its layers are predicted. Nothing runs.
+    without a GPU, and its layers are predicted. Nothing runs. A run folder in place of the model is its model
+    at the shapes of that run.
 
     Example: trtprof predict model.onnx --gpu rtx-4090,l4 --dtype fp16 -o roofline.svg
     """

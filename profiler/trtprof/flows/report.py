@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
 from trtprof.base import run_folder
-from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.errors import UsageError
 from trtprof.base.records import Backend, GpuSpec, Run, Tried
 from trtprof.base.run_folder import Request, RunFolder
 from trtprof.base.rungs import MEASURED
@@ -107,24 +106,11 @@ def model_as_run(run: Run, *, weights: bool = True) -> bytes:
     """The model of a run under the names that the run knows its nodes by, serialised."""
     import onnx
 
+    from trtprof.flows.run_shapes import path_of_model
     from trtprof.source.load import load_model
-    from trtprof.source.spec import parse_spec
 
-    path = Path(run.model.path)
-    if parse_spec(run.model.path) is not None or not path.is_file():
-        raise MissingError(
-            f"the model of the run, {run.model.path}, is not there",
-            why="the run folder does not keep the model"
-            + ("; this one was exported for the run alone" if parse_spec(run.model.path) is not None else ""),
-            fix="put the file back in its place, or run the command in the folder where the run was made",
-        )
+    path = path_of_model(run.model)
     loaded = load_model(path)
-    if run.model.sha256 and loaded.sha256 != run.model.sha256:
-        raise UsageError(
-            f"{path} is not the model that ran",
-            why="its digest differs from that of the run, so the times would be of other nodes",
-            fix=f"put that file back, or run again: trtprof run {path}",
-        )
     if not loaded.changed and not (loaded.external_data and weights):
         return path.read_bytes()
     proto = loaded.full() if loaded.changed else onnx.load(str(path), load_external_data=False)

@@ -254,6 +254,7 @@ def source_of(
     symbols: Mapping[str, int] | None = None,
     known: KnownTensors | None = None,
     instead: Mapping[str, Instead] | None = None,
+    seen: Mapping[tuple[str, str], Tensor] | None = None,
 ) -> Source:
     """Bind the dynamic dimensions, infer all shapes and list the nodes with their ops.
 
@@ -263,6 +264,7 @@ def source_of(
         feed: Whether the model will run. If not, inputs that cannot be made up are taken too, no values are planned,
             and the digest of the file, for which it is read in full, stays empty.
         instead: What to assume of dimensions that nobody gave, by name; None looks for what the graph allows.
+        seen: Tensors as they were in a run, by path of their graph and name; they fill in what inference leaves open.
     """
     proto = loaded.proto
     inputs = graph_inputs(proto)
@@ -275,7 +277,7 @@ def source_of(
         found = None
     else:
         binding, found = _allowed(loaded, shapes, batch, symbols or {}, feed=feed)
-    known = known or found or _known_tensors(loaded, binding)
+    known = known or found or _known_tensors(loaded, binding, seen or {})
     _mend_outputs(loaded, known.tensors[""])
     notes = [*loaded.assumptions, *binding.assumptions, *known.notes]
     nodes: list[Node] = []
@@ -450,7 +452,9 @@ def _mend_outputs(loaded: LoadedModel, known: Mapping[str, Tensor]) -> None:
                 dim.ClearField("dim_value")
 
 
-def _known_tensors(loaded: LoadedModel, binding: Binding) -> KnownTensors:
+def _known_tensors(
+    loaded: LoadedModel, binding: Binding, seen: Mapping[tuple[str, str], Tensor] | None = None
+) -> KnownTensors:
     notes: list[str] = []
     known = {
         path: {name: _bound(tensor, path, binding) for name, tensor in onnx_graph.declared_tensors(graph).items()}
@@ -469,7 +473,7 @@ def _known_tensors(loaded: LoadedModel, binding: Binding) -> KnownTensors:
                 found[name] = tensor if settled else msgspec.structs.replace(tensor, shape=declared.shape)
             else:
                 found[name] = tensor
-    faults = complete(loaded.proto, known)
+    faults = complete(loaded.proto, known, seen or {})
     refused = [Clash(path, node, f"is refused: {why}") for path, node, why in faults.refused]
     return KnownTensors(known, notes, refused, faults.idle)
 

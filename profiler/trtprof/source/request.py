@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from trtprof.base.errors import UsageError
-from trtprof.base.records import ModelInfo, Source
+from trtprof.base.records import ModelInfo, Source, Tensor
 from trtprof.base.scratch import scratch_folder
 from trtprof.source.shapes import parse_shapes
 from trtprof.source.spec import ExportOptions, ModelSpec, parse_spec
@@ -28,6 +28,9 @@ class ModelRequest(msgspec.Struct, frozen=True):
     export: ExportOptions = ExportOptions()
     shapes_given: tuple[str, ...] = ()  # The values of ``--shapes`` as they were written
     symbols: dict[str, int] = {}  # Numbers of named dimensions, whatever inputs they are of; see `shapes.bind_shapes`
+    # Tensors with the shapes that they had in a run, by path of their graph and name
+    seen: dict[tuple[str, str], Tensor] = {}
+    notes: tuple[str, ...] = ()  # What was assumed in that run
 
     @classmethod
     def of(
@@ -94,8 +97,12 @@ class ModelRequest(msgspec.Struct, frozen=True):
         """The model with its shapes; see `source.load.source_of`."""
         from trtprof.source.load import source_of
 
-        source = source_of(loaded, self.shapes, self.batch, files, seed, feed=feed, symbols=self.symbols)
-        return msgspec.structs.replace(source, model=self.named(source.model))
+        source = source_of(
+            loaded, self.shapes, self.batch, files, seed, feed=feed, symbols=self.symbols, seen=self.seen
+        )
+        model = self.named(source.model)
+        assumptions = (*model.assumptions, *(note for note in self.notes if note not in model.assumptions))
+        return msgspec.structs.replace(source, model=msgspec.structs.replace(model, assumptions=assumptions))
 
     def named(self, model: ModelInfo) -> ModelInfo:
         """The model under the name that it was asked for by: of a spec the exported file is gone after the run."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 
@@ -35,13 +37,17 @@ def forecasts(found: Prediction) -> None:
     for gpu in found.gpus:
         known = [layer for layer in gpu.layers if layer.expected_ns is not None]
         refused = [layer for layer in gpu.layers if layer.expected_ns is None]
-        bound = {id(one): one.estimate.attainable_ns * one.repeats if one.estimate else 0 for one in gpu.layers}
+        launch_ns = math.ceil(gpu.ceilings.launch_ns)
+        bound = {
+            id(one): max(one.estimate.attainable_ns, launch_ns * one.steps) * one.repeats if one.estimate else 0
+            for one in gpu.layers
+        }
         assert gpu.refused_ns == sum(bound[id(one)] for one in refused)
         assert sum(gpu.refused_layers.values()) == len(refused)
         assert all(one.expected_reason in gpu.refused_layers for one in refused)
         assert "" not in gpu.refused_layers
         assert sum(gpu.wider_layers.values()) == sum(one.expected_basis in WIDER_BASES for one in known)
-        if not known or sum(bound[id(one)] for one in known) * 2 < (gpu.time_ns or 0):
+        if not known or sum(bound[id(one)] for one in known) < gpu.refused_ns:
             assert (gpu.expected_ns, gpu.expected_p10_ns, gpu.expected_p90_ns) == (None, None, None)
             assert gpu.expected_reason
             continue

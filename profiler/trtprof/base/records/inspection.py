@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from trtprof.base.records.common import NonNegative, Record
+from trtprof.base.records.common import NonNegative, Prose, Record
 from trtprof.base.records.engine import EnginePlan
 from trtprof.base.records.findings import Unsupported
 from trtprof.base.records.model import ModelInfo, Node, Work
@@ -33,6 +33,8 @@ class Inspection(Record, frozen=True, kw_only=True):
     ops: tuple[OpTotal, ...]
     nodes: tuple[Node, ...]
     unsupported: tuple[Unsupported, ...]
+    uncounted: Prose = ""
+    """Why ``total`` is only a lower bound: the ops of multiply-accumulates that are not in it; empty where all are."""
     plan: EnginePlan | None = None
     """What TensorRT-RTX makes of it, where that is installed."""
     notes: tuple[str, ...] = ()

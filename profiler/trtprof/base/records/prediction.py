@@ -29,6 +29,8 @@ class PredictedLayer(Expectation, frozen=True, kw_only=True):
     shapes: str = ""
     repeats: NonNegative = 1
     """How often it runs in one inference."""
+    steps: NonNegative = 1
+    """Of a recurrence, how many steps wait for the one before: each is at least a launch in a forecast."""
     work: Work | None = None
     estimate: Estimate | None = None
     """Of one of its runs; None where the work is unknown, and ``reason`` says why."""
@@ -66,7 +68,7 @@ class GpuPrediction(Expectation, frozen=True, kw_only=True):
     expected_ns_by_basis: dict[ExpectedBasis, int] = {}
     """Parts of ``expected_ns`` by what they rest on: no verdict rests on those that are not firm."""
     refused_ns: NonNegative = 0
-    """The part of ``time_ns`` that is of layers without an expectation: they take no less, and are in no forecast."""
+    """What layers without an expectation add to a forecast: their bound, of a recurrence at least a launch a step."""
     refused_layers: dict[str, int] = {}
     """How many layers have no expectation, by reason, the most frequent first."""
     wider_layers: dict[str, int] = {}
@@ -109,15 +111,15 @@ class Prediction(Record, frozen=True, kw_only=True):
     gpus: tuple[GpuPrediction, ...]
     """In the order asked for."""
     fastest: str
-    """Slug of the GPU that needs least time, by ``forecast_ns`` or ``time_ns``; empty where nothing is priced."""
+    """Slug of the GPU that needs least time, by ``forecast_ns`` or ``time_ns``; empty where ``unpriced`` says why."""
     fastest_by: Literal["expectation", "bound", ""] = ""
     """What tells it, and ``most_efficient``: expectations where each of the GPUs has them for the same layers, else
     bounds."""
     most_efficient: str
-    """Slug of the GPU that needs least energy at its power limit, told by the same; empty where nothing is priced."""
+    """Slug of the GPU that needs least energy at its power limit, told by the same; empty likewise."""
     unsupported: tuple[Unsupported, ...]
     unpriced: Prose = ""
-    """Where nothing is priced, why, and what would price it; empty where anything is."""
+    """Where nothing is priced, or not all ops of multiply-accumulates are, why, and what would price them."""
     engine: EngineFacts | None = None
     """Where ``level`` is ``layers``: the engine that they are of."""
     fates: tuple[NodeFate, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from trtprof.base.op_kinds import op_kind
 from trtprof.base.records import Op
 from trtprof.cost import Cost, cost
 from trtprof.cost._recipes import ACTIVATIONS, NOTHING, Recipe, dynamic_quantize, softmax
@@ -45,6 +46,13 @@ def _per_unit(op: Op, kind: str) -> tuple[Recipe, str]:
             peepholes = Recipe(6) if given(op, 7) is not None else NOTHING
             total = total.plus(gates).plus(recipes[1]).plus(recipes[2]).plus(Recipe(3 + 1)).plus(peepholes)
     return total, note
+
+
+def count_steps(op: Op) -> int:
+    """How many steps of a recurrence wait for the one before; 1 of any other op, and where it is not known."""
+    if op_kind(op.op_type) != "recurrent" or op.inputs[0] is None or not op.inputs[0].elements:
+        return 1
+    return shape(op.inputs[0])[1 if integer(op, "layout", 0) else 0]
 
 
 @cost("RNN", "GRU", "LSTM")

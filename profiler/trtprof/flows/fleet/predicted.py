@@ -61,7 +61,8 @@ def _doubts(found: Prediction, gpu: GpuPrediction) -> Iterator[str]:
     if gpu.time_ns and gpu.expected_ns is None:
         yield f"no forecast: {gpu.expected_reason}"
     elif gpu.refused_ns and gpu.time_ns:
-        share = format_percent(gpu.refused_ns / gpu.time_ns)
+        refused_ns = sum(_bound(layer) for layer in gpu.layers if layer.expected_ns is None)
+        share = format_percent(refused_ns / gpu.time_ns)
         yield f"layers of {share} of the bound have no expectation, and count with their bound"
 
 

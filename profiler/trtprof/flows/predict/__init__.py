@@ -10,6 +10,7 @@ import msgspec
 from trtprof.base.errors import UsageError
 from trtprof.base.records import GpuSpec, Prediction, Source
 from trtprof.flows.progress import SILENT, Progress
+from trtprof.flows.run_shapes import count_by_running, request_as_run
 from trtprof.runtime.gc_paused import gc_paused
 from trtprof.source.request import ModelRequest
 
@@ -25,13 +26,16 @@ def predict(
     """Predict what a model takes on GPUs that need not be at hand.
 
     An engine is built with TensorRT-RTX where it is asked for, by the level ``layers`` or by itself
-    (`on_gpus.Settings.engine`); else the graph alone is looked at, which takes no time to speak of.
+    (`on_gpus.Settings.engine`); else the graph alone is looked at, which takes no time to speak of. The model may be
+    a run folder: then it is that of the run, with the shapes that its tensors had.
     """
     from trtprof.flows.predict import on_gpus
 
     on_gpus.check(settings)
+    request = request_as_run(request)
     with request.opened() as loaded, gc_paused():
-        return _predicted(loaded, request.bound(loaded), gpus, settings, progress)
+        found = _predicted(loaded, request.bound(loaded), gpus, settings, progress)
+    return msgspec.structs.replace(found, unpriced=count_by_running(found.unpriced, request))
 
 
 def _predicted(

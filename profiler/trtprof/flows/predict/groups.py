@@ -26,6 +26,7 @@ from trtprof.base.records import (
 from trtprof.base.units import format_shape
 from trtprof.cost import as_work, moved_bytes
 from trtprof.cost.fused import group_cost
+from trtprof.cost.ops.recurrent import count_steps
 from trtprof.cost.precision import compute_dtype, compute_dtypes
 from trtprof.cost.recast import NARROW, PRECISIONS, narrow_tensors, recast
 from trtprof.estimate.cache import Access, Traffic, never_read, traffic_of_accesses
@@ -184,6 +185,7 @@ class _Plan:
         dtypes = compute_dtypes(self.nodes)
         shapes: list[str] = []
         mains: list[int] = []
+        steps: list[int] = []
         found = []
         for group in self._in_order(groups):
             times = self.times.get(group.nodes[0].graph, 0)
@@ -213,6 +215,7 @@ class _Plan:
                 self.kinds.append(self._kind(graph, real, numbers, outputs, dtypes))
                 shapes.append(_shapes(self.kinds[kind]))
                 mains.append(_main(self.kinds[kind].ops))
+                steps.append(max(map(count_steps, self.kinds[kind].ops)))
             call = group.nodes[0].call
             shown = PredictedLayer(
                 name=call.name if call is not None else _called(real, mains[kind]),
@@ -222,6 +225,7 @@ class _Plan:
                 graph=graph,
                 shapes=shapes[kind],
                 repeats=times,
+                steps=steps[kind],
             )
             found.append(_Layer(shown, kind, tuple(numbers)))
         return found

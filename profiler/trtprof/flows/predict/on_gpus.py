@@ -6,12 +6,14 @@ engine; both give `records.Prediction`, made here.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
+from trtprof.analysis.work import explain_uncounted
 from trtprof.base.errors import UsageError
 from trtprof.base.records import (
     DOES_NOT_FIT,
@@ -36,6 +38,7 @@ from trtprof.base.records import (
     least_sure,
 )
 from trtprof.base.units import format_bytes, format_ns, format_percent
+from trtprof.cost import UnknownShapeError
 from trtprof.cost.recast import NARROW, PRECISIONS
 from trtprof.estimate.cache import Access
 from trtprof.expected import Correction, Measured, expect
@@ -195,6 +198,22 @@ def _bound_ns(layer: PredictedLayer) -> int:
     return 0 if layer.estimate is None else layer.estimate.attainable_ns * layer.repeats
 
 
+def _forecast_ns(layer: PredictedLayer, ceilings: Ceilings) -> int:
+    """What a layer without an expectation counts in a forecast: its bound, but each step of a recurrence launches."""
+    launches_ns = math.ceil(ceilings.launch_ns) * layer.steps * layer.repeats if layer.steps > 1 else 0
+    return max(_bound_ns(layer), launches_ns)
+
+
+def _explain_uncounted(layers: Sequence[PredictedLayer]) -> str:
+    """Name the ops of multiply-accumulates in layers without an estimate; see `work.explain_uncounted`."""
+    unknown = UnknownShapeError.kind
+    reasons = [
+        "" if layer.estimate is not None else unknown if unknown in layer.reason else "no estimate" for layer in layers
+    ]
+    types = [layer.op_type.split(" + ") for layer in layers]
+    return explain_uncounted((name, 1, why) for why, names in zip(reasons, types, strict=True) for name in names)
+
+
 def gpu_prediction(
     spec: GpuSpec,
     how: Settings,
@@ -220,8 +239,13 @@ def gpu_prediction(
     refused = [layer for layer in layers if layer.expected_ns is None]
     wider = Counter(layer.expected_reason for layer in asked if layer.expected_basis in WIDER_BASES)
     raised = sum(one.expected_reason != layer.expected_reason for one, layer in zip(asked, layers, strict=True))
-    whole = forecast([(layer, _bound_ns(layer), layer.repeats) for layer in layers])
-    refused_ns = sum(map(_bound_ns, refused))
+    steps = sum(layer.steps * layer.repeats for layer in layers if layer.steps > 1)
+    uncounted = _explain_uncounted(layers)
+    if uncounted:
+        whole = Expectation(expected_reason=uncounted)
+    else:
+        whole = forecast([(layer, _forecast_ns(layer, ceilings), layer.repeats) for layer in layers])
+    refused_ns = sum(_forecast_ns(layer, ceilings) for layer in refused)
     return GpuPrediction(
         gpu=spec.slug,
         name=spec.name,
@@ -246,17 +270,19 @@ def gpu_prediction(
         layers=layers,
         plan=plan,
         corrected=corrected,
-        notes=tuple(_notes(spec, how, memory_bytes, unpriced, raised, corrected)),
+        notes=tuple(_notes(spec, how, memory_bytes, unpriced, raised, steps, corrected)),
     )
 
 
 def _notes(
-    spec: GpuSpec, how: Settings, needed: int, unpriced: int, raised: int, corrected: Corrected | None
+    spec: GpuSpec, how: Settings, needed: int, unpriced: int, raised: int, steps: int, corrected: Corrected | None
 ) -> Iterator[str]:
     if corrected is not None:
         yield corrected.words
     if unpriced:
         yield f"layers without a price, which are not in the time: {unpriced}"
+    if steps:
+        yield f"steps of recurrences, of which the forecast counts each as a launch: {steps:,}"
     if raised:
         yield f"layers of which less than the bound would be expected, so that they count with it: {raised}"
     there = int(spec.memory_bytes.value)
@@ -289,8 +315,10 @@ def prediction(
     """
     timed = [gpu for gpu in found if gpu.time_ns is not None]
     why = would_price or "; ".join(f"{one.count:,} x {one.op_type}: {one.reason}" for one in unsupported[:2])
-    unpriced = "" if timed else f"nothing is priced, the work of no layer is known: {why}"
-    by = _compared_by(timed)
+    unpriced = next(filter(None, (_explain_uncounted(gpu.layers) for gpu in found)), "")
+    if not timed:
+        unpriced = f"nothing is priced, the work of no layer is known: {why}"
+    by = "" if unpriced else _compared_by(timed)
 
     def ns(gpu: GpuPrediction) -> int:
         return (gpu.forecast_ns if by == "expectation" else gpu.time_ns) or 0
@@ -305,10 +333,10 @@ def prediction(
         precision=how.precision,
         memory_bytes=memory_bytes,
         gpus=found,
-        fastest=min(timed, key=ns).gpu if timed else "",
+        fastest=min(timed, key=ns).gpu if by else "",
         fastest_by=by,
         # A board whose limit is not known cannot be compared.
-        most_efficient=min(timed, key=lambda gpu: (not gpu.tdp_w, joules(gpu))).gpu if timed else "",
+        most_efficient=min(timed, key=lambda gpu: (not gpu.tdp_w, joules(gpu))).gpu if by else "",
         unsupported=unsupported,
         unpriced=unpriced,
         engine=engine,

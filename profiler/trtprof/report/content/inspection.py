@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trtprof.base.op_kinds import MULTIPLYING
 from trtprof.base.records import Inspection, Unsupported
-from trtprof.base.units import format_bytes, format_flops
+from trtprof.base.units import format_bytes, format_flops, format_names
 from trtprof.report import ReportOptions, content_of
 from trtprof.report._format import BOUND_MARKS, BOUND_WORDS, bytes_or_0, count, dims_text, input_text, without_unit
 from trtprof.report.content import plan as plans
@@ -26,11 +27,12 @@ def document(found: Inspection, options: ReportOptions) -> Document:
     told = [
         ("parameters", f"{model.parameters:,} ({format_bytes(model.parameter_bytes)})"),
         ("work", f"{work}, {moved}"),
+        ("", found.uncounted),
         ("dtypes", _by_dtype(found)),
         ("shapes", f"{100 * model.shape_coverage:.1f} % of tensors known before the run"),
         ("names", f"{model.renamed} nodes had no name or a taken one and got a unique one" if model.renamed else ""),
     ]
-    notes = [*unpriced(found.unsupported), *([] if found.unsupported else ["unsupported ops: none"])]
+    notes = [*unpriced(found.unsupported), *([] if found.unsupported else ["without a cost model: none"])]
     notes += [f"bound: {total.note}"] if total.note else []
     notes += [f"assumed: {note}" for note in model.assumptions]
     engine: list[Section] = []
@@ -53,9 +55,13 @@ def document(found: Inspection, options: ReportOptions) -> Document:
 
 
 def unpriced(unsupported: tuple[Unsupported, ...]) -> Iterator[str]:
-    """The ops without a cost function, a sentence each."""
-    for one in unsupported:
-        yield f"without a price: {one.count} x {one.domain or 'ai.onnx'}::{one.op_type}: {one.reason}"
+    """The ops that are not counted, in one line; those of multiply-accumulates first."""
+    by_reason: dict[str, list[str]] = {}
+    for one in sorted(unsupported, key=lambda one: (one.op_type not in MULTIPLYING, -one.count)):
+        name = f"{one.domain}::{one.op_type}" if one.domain else one.op_type
+        by_reason.setdefault(one.reason, []).append(f"{one.count:,} x {name}")
+    if by_reason:
+        yield "not counted: " + "; ".join(f"{format_names(ops, 6)}: {why}" for why, ops in by_reason.items())
 
 
 def _by_dtype(found: Inspection) -> str:

@@ -131,7 +131,7 @@ def _summary(gpu: records.GpuPrediction, found: records.Prediction) -> Iterator[
             yield Pair(label, words, None, "")
     for label, text in (
         ("launches", f"{'at least ' if partly else ''}{launches:,}{floor}"),
-        ("verdict", f"no verdict: {found.unpriced}" if gpu.time_ns is None else f"{of}{_class(gpu)}: {_bounds(gpu)}"),
+        ("verdict", f"no verdict: {found.unpriced}" if found.unpriced else f"{of}{_class(gpu)}: {_bounds(gpu)}"),
         ("ridge", f"{_ridges(gpu)} FLOP/byte"),
         ("memory", f"{fits}: {memory}"),
     ):
@@ -261,7 +261,7 @@ def _compared(found: records.Prediction) -> list[Block]:
         floor = "-" if gpu.ideal_ns is None else at_least(gpu.ideal_ns)
         rate = _rate(gpu) if gpu.expected_ns is None else _expected_rate(gpu)
         rest = at_least(gpu.refused_ns) if gpu.refused_ns else "-"
-        energy = _energy(gpu) if gpu.expected_ns is None else _expected_energy(gpu)
+        energy = _expected_energy(gpu) if found.fastest_by == "expectation" else _energy(gpu)
         rows.append(Row((gpu.gpu, _time(gpu), *_forecast(gpu), rest, rate, bound + share, used, floor, energy)))
     heads = ("per s", "bound by", "memory", "no floor", "energy")
     by_slug = {gpu.gpu: gpu for gpu in found.gpus}
@@ -271,7 +271,7 @@ def _compared(found: records.Prediction) -> list[Block]:
         energy = _energy(frugal) if found.fastest_by == "bound" else _expected_energy(frugal)
         efficient = f"most efficient per watt by the {found.fastest_by}: {frugal.name}"
         verdict = (
-            f"fastest by the {found.fastest_by}: {fastest.name}, {_best(fastest, found)}",
+            f"fastest by the {found.fastest_by}: {_fastest(fastest, found)}",
             f"{efficient}, {energy} an inference at its power limit",
         )
     columns = (
@@ -297,6 +297,12 @@ def _best(gpu: records.GpuPrediction, found: records.Prediction) -> str:
     return f"{with_band(gpu)}{_wider(gpu)}{rest}"
 
 
+def _fastest(best: records.GpuPrediction, found: records.Prediction) -> str:
+    """The fastest GPU, or all that take as long, and that time."""
+    names = [gpu.name for gpu in found.gpus if _best(gpu, found) == _best(best, found)]
+    return f"{'a tie of ' if len(names) > 1 else ''}{', '.join(names)}, {_best(best, found)}"
+
+
 def _forecast_notes(found: records.Prediction) -> Iterator[str]:
     """Of several GPUs: how many layers have no expectation and mostly why, and what the mark is; alike ones as one."""
     alike: dict[str, list[str]] = {}
@@ -316,7 +322,7 @@ def _forecast_notes(found: records.Prediction) -> Iterator[str]:
     if any(gpu.wider_layers for gpu in found.gpus if gpu.expected_ns is not None):
         yield f"{WIDER} with the wider band of what was not measured itself"
     if any(gpu.refused_ns for gpu in found.gpus):
-        yield "the rest: the bound of layers without an expectation; more than half of all, and there is no forecast"
+        yield "the rest: layers without an expectation, at their bound"
 
 
 def _key(found: records.Prediction) -> Column:
