@@ -12,12 +12,13 @@ from trtprof.base import records
 from trtprof.base.calls import folded
 from trtprof.base.op_kinds import MULTIPLYING
 from trtprof.base.units import format_names
-from trtprof.cost import CostError, work_of
+from trtprof.cost import CostError, UnknownShapeError, work_of
 from trtprof.cost.fused import combined, total, work_of_group
 from trtprof.cost.ops.control import trips
 from trtprof.cost.precision import compute_dtypes
 
 NO_COST = "no cost function"
+_UNKNOWN = UnknownShapeError.kind
 
 
 def price(op: records.Op, dtype: str = "") -> tuple[records.Work | None, str]:
@@ -122,7 +123,7 @@ def explain_uncounted(ops: Iterable[tuple[str, int, str]]) -> str:
             everything[op_type] += number
             if reason:
                 missing[op_type] += number
-                reasons[reason] = None
+                reasons[_UNKNOWN if _UNKNOWN in reason else reason.rpartition(": ")[2]] = None
     names = format_names([f"{number:,} of {everything[name]:,} {name}" for name, number in missing.most_common()])
     return f"{names} not counted ({format_names(list(reasons))})" if names else ""
 
@@ -163,10 +164,11 @@ def totals(nodes: Sequence[Alike]) -> Totals:
         for (domain, op_type), found in sorted(by_op.items())
     ]
     everything = total(op.work for op in ops)
-    uncounted = explain_uncounted((node.op.op_type, number, why.partition(":")[0]) for node, number, why in nodes)
+    uncounted = explain_uncounted((node.op.op_type, number, reason) for node, number, reason in nodes)
     bound = combined(everything.bound, runs.bound, "lower" if missing else "exact")
     if uncounted:
-        everything, bound = _certain(everything), "lower"
+        # What data may spare is no part of a lower bound.
+        everything, bound = total(op.work for op in ops if op.work.bound in ("exact", "lower")), "lower"
     macs: dict[str, int] = {}
     for node, number, _ in nodes:
         if node.work is not None and node.work.tensor_flops and not node.constant and runs.times[node.graph]:
@@ -184,18 +186,6 @@ def totals(nodes: Sequence[Alike]) -> Totals:
             for (domain, op_type, reason), count in sorted(missing.items())
         ),
         uncounted=uncounted,
-    )
-
-
-def _certain(work: records.Work) -> records.Work:
-    """The arithmetic of a work that no data spares."""
-    spare = work.unsure
-    return msgspec.structs.replace(
-        work,
-        tensor_flops=work.tensor_flops - spare.tensor_flops,
-        vector_flops=work.vector_flops - spare.vector_flops,
-        special={name: count - spare.special.get(name, 0) for name, count in work.special.items()},
-        unsure=records.Unsure(bytes=spare.bytes),
     )
 
 

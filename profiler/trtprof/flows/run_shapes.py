@@ -10,18 +10,11 @@ import msgspec
 
 from trtprof.base import run_folder
 from trtprof.base.errors import MissingError, UsageError
-from trtprof.base.records import Engine, InputTensor, ModelInfo, Source, Tensor
+from trtprof.base.records import Capture, Engine, ModelInfo, Source
 from trtprof.base.run_folder import RunFolder
 from trtprof.cost import UnknownShapeError
 from trtprof.source.request import ModelRequest
 from trtprof.source.spec import parse_spec
-
-
-class _Seen(msgspec.Struct):
-    """The part of a `Capture` on any device that tells shapes."""
-
-    inputs: tuple[InputTensor, ...] = ()
-    runtime_shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
 
 
 def request_as_run(request: ModelRequest) -> ModelRequest:
@@ -38,7 +31,7 @@ def request_as_run(request: ModelRequest) -> ModelRequest:
             why="--shapes, --batch and options of an export would change the shapes that the run had",
             fix=f"leave them away, or name the model: {shlex.quote(model.path)}",
         )
-    capture = folder.read(run_folder.CAPTURE, _Seen)
+    capture = folder.read(run_folder.CAPTURE, Capture)
     layers = folder.read(run_folder.ENGINE, Engine).layers if folder.has(run_folder.ENGINE) else ()
     return msgspec.structs.replace(
         ModelRequest(str(path_of_model(model))).at({t.name: t.shape for t in model.inputs if t.shape is not None}),
@@ -46,9 +39,9 @@ def request_as_run(request: ModelRequest) -> ModelRequest:
             (layer.graph, tensor.name): tensor
             for layer in layers_as_run(layers, capture.inputs, capture.runtime_shapes)
             for tensor in (*layer.op.inputs, *layer.op.outputs)
-            if tensor is not None and tensor.elements is not None
+            if tensor is not None and tensor.elements is not None and not tensor.constant
         },
-        notes=(f"shapes are those of the run {request.model}", *model.assumptions),
+        assumptions=(f"shapes are those of the run {request.model}", *model.assumptions),
     )
 
 

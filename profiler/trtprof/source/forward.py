@@ -38,16 +38,8 @@ class Faults(NamedTuple):
     idle: frozenset[str]  # Paths of the branches that are not taken
 
 
-def complete(
-    proto: ModelProto, known: dict[str, dict[str, Tensor]], seen: Mapping[tuple[str, str], Tensor] | None = None
-) -> Faults:
-    """Fill in, in place, the tensors of ``known`` that have no full shape and can be given one.
-
-    `seen`: tensors as they were in a run, by path of their graph and name.
-    """
-    for (path, name), as_run in (seen or {}).items():
-        if path in known and _open(known[path].get(name)):
-            known[path][name] = _merged(known[path].get(name), as_run, name)
+def complete(proto: ModelProto, known: dict[str, dict[str, Tensor]]) -> Faults:
+    """Fill in, in place, the tensors of ``known`` that have no full shape and can be given one."""
     opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in proto.opset_import}
     values = Values(proto.graph, opsets.get("", 1), known)
     walk = _Walk(opsets, known, values)

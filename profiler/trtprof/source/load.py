@@ -57,6 +57,8 @@ class LoadedModel:
         self.changed = False
         self.external_data = False  # Whether some weights lie in files beside the model
         self.assumptions: list[str] = []  # What was repaired, in words
+        # Tensors as they were in a run, by path of their graph and name; they fill in what inference leaves open
+        self.seen: Mapping[tuple[str, str], Tensor] = {}
         # What was found in place of guesses, by the shapes, the batch and the dimensions that were asked for
         self.instead: dict[object, dict[str, Instead]] = {}
 
@@ -254,7 +256,6 @@ def source_of(
     symbols: Mapping[str, int] | None = None,
     known: KnownTensors | None = None,
     instead: Mapping[str, Instead] | None = None,
-    seen: Mapping[tuple[str, str], Tensor] | None = None,
 ) -> Source:
     """Bind the dynamic dimensions, infer all shapes and list the nodes with their ops.
 
@@ -264,7 +265,6 @@ def source_of(
         feed: Whether the model will run. If not, inputs that cannot be made up are taken too, no values are planned,
             and the digest of the file, for which it is read in full, stays empty.
         instead: What to assume of dimensions that nobody gave, by name; None looks for what the graph allows.
-        seen: Tensors as they were in a run, by path of their graph and name; they fill in what inference leaves open.
     """
     proto = loaded.proto
     inputs = graph_inputs(proto)
@@ -277,7 +277,7 @@ def source_of(
         found = None
     else:
         binding, found = _allowed(loaded, shapes, batch, symbols or {}, feed=feed)
-    known = known or found or _known_tensors(loaded, binding, seen or {})
+    known = known or found or _known_tensors(loaded, binding)
     _mend_outputs(loaded, known.tensors[""])
     notes = [*loaded.assumptions, *binding.assumptions, *known.notes]
     nodes: list[Node] = []
@@ -452,9 +452,7 @@ def _mend_outputs(loaded: LoadedModel, known: Mapping[str, Tensor]) -> None:
                 dim.ClearField("dim_value")
 
 
-def _known_tensors(
-    loaded: LoadedModel, binding: Binding, seen: Mapping[tuple[str, str], Tensor] | None = None
-) -> KnownTensors:
+def _known_tensors(loaded: LoadedModel, binding: Binding) -> KnownTensors:
     notes: list[str] = []
     known = {
         path: {name: _bound(tensor, path, binding) for name, tensor in onnx_graph.declared_tensors(graph).items()}
@@ -473,7 +471,10 @@ def _known_tensors(
                 found[name] = tensor if settled else msgspec.structs.replace(tensor, shape=declared.shape)
             else:
                 found[name] = tensor
-    faults = complete(loaded.proto, known, seen or {})
+    for (path, name), tensor in loaded.seen.items():
+        if path in known and (name not in known[path] or known[path][name].elements is None):
+            known[path][name] = tensor
+    faults = complete(loaded.proto, known)
     refused = [Clash(path, node, f"is refused: {why}") for path, node, why in faults.refused]
     return KnownTensors(known, notes, refused, faults.idle)
 

@@ -28,9 +28,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     export: ExportOptions = ExportOptions()
     shapes_given: tuple[str, ...] = ()  # The values of ``--shapes`` as they were written
     symbols: dict[str, int] = {}  # Numbers of named dimensions, whatever inputs they are of; see `shapes.bind_shapes`
-    # Tensors with the shapes that they had in a run, by path of their graph and name
-    seen: dict[tuple[str, str], Tensor] = {}
-    notes: tuple[str, ...] = ()  # What was assumed in that run
+    seen: dict[tuple[str, str], Tensor] = {}  # See `LoadedModel.seen`
+    assumptions: tuple[str, ...] = ()  # Of the run that they were seen in
 
     @classmethod
     def of(
@@ -68,7 +67,10 @@ class ModelRequest(msgspec.Struct, frozen=True):
         spec = self.spec
         if spec is None:
             self._refuse_export_options()
-            yield load_model(self.model)
+            loaded = load_model(self.model)
+            loaded.seen = self.seen
+            loaded.assumptions += (note for note in self.assumptions if note not in loaded.assumptions)
+            yield loaded
             return
         from trtprof.source.export import export_model
 
@@ -97,12 +99,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
         """The model with its shapes; see `source.load.source_of`."""
         from trtprof.source.load import source_of
 
-        source = source_of(
-            loaded, self.shapes, self.batch, files, seed, feed=feed, symbols=self.symbols, seen=self.seen
-        )
-        model = self.named(source.model)
-        assumptions = (*model.assumptions, *(note for note in self.notes if note not in model.assumptions))
-        return msgspec.structs.replace(source, model=msgspec.structs.replace(model, assumptions=assumptions))
+        source = source_of(loaded, self.shapes, self.batch, files, seed, feed=feed, symbols=self.symbols)
+        return msgspec.structs.replace(source, model=self.named(source.model))
 
     def named(self, model: ModelInfo) -> ModelInfo:
         """The model under the name that it was asked for by: of a spec the exported file is gone after the run."""

@@ -41,6 +41,11 @@ class PredictedLayer(Expectation, frozen=True, kw_only=True):
     match: MatchConfidence | None = None
     """Of a layer of a built engine: how surely it was led back to its nodes."""
 
+    @property
+    def bound_ns(self) -> int:
+        """Of all its runs in an inference; 0 where it is not known."""
+        return 0 if self.estimate is None else self.estimate.attainable_ns * self.repeats
+
 
 DOES_NOT_FIT = "does not fit"
 """How a note on a GPU begins whose memory is too small."""

@@ -61,7 +61,7 @@ def _doubts(found: Prediction, gpu: GpuPrediction) -> Iterator[str]:
     if gpu.time_ns and gpu.expected_ns is None:
         yield f"no forecast: {gpu.expected_reason}"
     elif gpu.refused_ns and gpu.time_ns:
-        refused_ns = sum(_bound(layer) for layer in gpu.layers if layer.expected_ns is None)
+        refused_ns = sum(layer.bound_ns for layer in gpu.layers if layer.expected_ns is None)
         share = format_percent(refused_ns / gpu.time_ns)
         yield f"layers of {share} of the bound have no expectation, and count with their bound"
 
@@ -88,13 +88,9 @@ def _kernel(pattern: str, dtype: str, shapes: str, known: bool, layers: Sequence
         pattern=pattern,
         dtype=dtype,
         shapes=shapes,
-        layer=max(layers, key=lambda layer: (layer.expected_ns or 0) * layer.repeats if known else _bound(layer)).name,
+        layer=max(layers, key=lambda layer: (layer.expected_ns or 0) * layer.repeats if known else layer.bound_ns).name,
         count=sum(layer.repeats for layer in layers),
-        bound_ns=sum(map(_bound, priced)) if priced else None,
+        bound_ns=sum(layer.bound_ns for layer in priced) if priced else None,
         expected_ns=sum((layer.expected_ns or 0) * layer.repeats for layer in layers) if known else None,
         expected_basis=least_sure(layers) if known else "none",
     )
-
-
-def _bound(layer: PredictedLayer) -> int:
-    return 0 if layer.estimate is None else layer.estimate.attainable_ns * layer.repeats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -290,14 +291,9 @@ class _Plan:
         return reasons
 
     def _unsupported(self) -> tuple[Unsupported, ...]:
-        missing: dict[tuple[str, str, str], int] = {}
-        for layer in self.layers:
-            if layer.kind in self.reasons:
-                for op in self.kinds[layer.kind].ops:
-                    work, reason = price(op)
-                    if work is None:
-                        key = op.domain, op.op_type, reason.partition(":")[0]
-                        missing[key] = missing.get(key, 0) + 1
+        ops = [op for layer in self.layers if layer.kind in self.reasons for op in self.kinds[layer.kind].ops]
+        priced = [(op, *price(op)) for op in ops]
+        missing = Counter((op.domain, op.op_type, why.partition(":")[0]) for op, work, why in priced if work is None)
         return tuple(
             Unsupported(domain=domain, op_type=op_type, count=count, measured_ns=0, share=0.0, reason=reason)
             for (domain, op_type, reason), count in sorted(missing.items())
@@ -479,6 +475,8 @@ def _assumptions(plan: _Plan, how: Settings) -> Iterator[str]:
         yield "each node is a kernel: an engine would fuse many"
     if plan.free:
         yield f"nodes that launch nothing (views, control flow, what shapes and constants alone decide): {plan.free}"
+    if any(layer.shown.steps > 1 for layer in plan.layers):
+        yield "the steps of a recurrence wait for each other: a forecast counts each as a launch"
     yield from on_gpus.assumptions(how, tf32=how.precision in ("model", "tf32"))
     if how.precision in NARROW:
         yield f"operands of products are {how.precision}, all else that floats is fp16; what is quantised stays so"

@@ -6,6 +6,7 @@ A pure function like `trtprof.flows.predict.groups`, which does the same where t
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -124,11 +125,11 @@ def _unsupported(
     priced: PricedPlan, shown: Sequence[tuple[int, PredictedLayer]], found: Sequence[GpuPrediction]
 ) -> tuple[Unsupported, ...]:
     """Layers that launch something and have no price on one of the GPUs, by kind."""
-    missing: dict[tuple[str, str], int] = {}
-    for at, (index, _) in enumerate(shown):
-        if any(gpu.layers[at].estimate is None for gpu in found):
-            key = priced.document.layers[index].layer.kind, priced.costs[index].reason
-            missing[key] = missing.get(key, 0) + 1
+    missing = Counter(
+        (priced.document.layers[index].layer.kind, priced.costs[index].reason)
+        for at, (index, _) in enumerate(shown)
+        if any(gpu.layers[at].estimate is None for gpu in found)
+    )
     domain = priced.document.facts.backend or "tensorrt"
     return tuple(
         Unsupported(domain=domain, op_type=kind, count=count, measured_ns=0, share=0.0, reason=reason)

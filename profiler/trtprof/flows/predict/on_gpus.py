@@ -38,7 +38,6 @@ from trtprof.base.records import (
     least_sure,
 )
 from trtprof.base.units import format_bytes, format_ns, format_percent
-from trtprof.cost import UnknownShapeError
 from trtprof.cost.recast import NARROW, PRECISIONS
 from trtprof.estimate.cache import Access
 from trtprof.expected import Correction, Measured, expect
@@ -194,22 +193,15 @@ def held_to_bound(layer: PredictedLayer) -> PredictedLayer:
     )
 
 
-def _bound_ns(layer: PredictedLayer) -> int:
-    return 0 if layer.estimate is None else layer.estimate.attainable_ns * layer.repeats
-
-
 def _forecast_ns(layer: PredictedLayer, ceilings: Ceilings) -> int:
     """What a layer without an expectation counts in a forecast: its bound, but each step of a recurrence launches."""
     launches_ns = math.ceil(ceilings.launch_ns) * layer.steps * layer.repeats if layer.steps > 1 else 0
-    return max(_bound_ns(layer), launches_ns)
+    return max(layer.bound_ns, launches_ns)
 
 
 def _explain_uncounted(layers: Sequence[PredictedLayer]) -> str:
     """Name the ops of multiply-accumulates in layers without an estimate; see `work.explain_uncounted`."""
-    unknown = UnknownShapeError.kind
-    reasons = [
-        "" if layer.estimate is not None else unknown if unknown in layer.reason else "no estimate" for layer in layers
-    ]
+    reasons = ["" if layer.estimate is not None else layer.reason or "no estimate" for layer in layers]
     types = [layer.op_type.split(" + ") for layer in layers]
     return explain_uncounted((name, 1, why) for why, names in zip(reasons, types, strict=True) for name in names)
 
@@ -226,25 +218,21 @@ def gpu_prediction(
 ) -> GpuPrediction:
     """The layers of a model on one GPU, with their sums and what is to be said about it."""
     asked, layers = layers, tuple(map(held_to_bound, layers))
-    by_bound: dict[str, int] = {}
+    by_bound = Counter[str]()
     for layer in layers:
         if layer.estimate is not None:
-            ns = layer.estimate.attainable_ns * layer.repeats
-            by_bound[layer.estimate.bound] = by_bound.get(layer.estimate.bound, 0) + ns
+            by_bound[layer.estimate.bound] += layer.bound_ns
     unpriced = sum(layer.estimate is None for layer in layers)
     # Of layers that all lack a price nothing is known, which is not that they take no time.
     priced = not layers or unpriced < len(layers)
-    time_ns = sum(by_bound.values())
+    time_ns = by_bound.total()
     ideal_ns = sum(layer.estimate.roofline_ns * layer.repeats for layer in layers if layer.estimate is not None)
     refused = [layer for layer in layers if layer.expected_ns is None]
     wider = Counter(layer.expected_reason for layer in asked if layer.expected_basis in WIDER_BASES)
     raised = sum(one.expected_reason != layer.expected_reason for one, layer in zip(asked, layers, strict=True))
-    steps = sum(layer.steps * layer.repeats for layer in layers if layer.steps > 1)
-    uncounted = _explain_uncounted(layers)
-    if uncounted:
+    whole = forecast([(layer, _forecast_ns(layer, ceilings), layer.repeats) for layer in layers])
+    if uncounted := _explain_uncounted(layers):
         whole = Expectation(expected_reason=uncounted)
-    else:
-        whole = forecast([(layer, _forecast_ns(layer, ceilings), layer.repeats) for layer in layers])
     refused_ns = sum(_forecast_ns(layer, ceilings) for layer in refused)
     return GpuPrediction(
         gpu=spec.slug,
@@ -265,24 +253,22 @@ def gpu_prediction(
         if whole.expected_ns is None
         else (whole.expected_ns + refused_ns) / 1e9 * spec.tdp_w.value,
         ridge=gpus.ridge_points(ceilings.attainable),
-        ns_by_bound=dict(sorted(by_bound.items(), key=lambda item: -item[1])),
+        ns_by_bound=dict(by_bound.most_common()),
         by_precision=dict(by_precision) if priced else {},
         layers=layers,
         plan=plan,
         corrected=corrected,
-        notes=tuple(_notes(spec, how, memory_bytes, unpriced, raised, steps, corrected)),
+        notes=tuple(_notes(spec, how, memory_bytes, unpriced, raised, corrected)),
     )
 
 
 def _notes(
-    spec: GpuSpec, how: Settings, needed: int, unpriced: int, raised: int, steps: int, corrected: Corrected | None
+    spec: GpuSpec, how: Settings, needed: int, unpriced: int, raised: int, corrected: Corrected | None
 ) -> Iterator[str]:
     if corrected is not None:
         yield corrected.words
     if unpriced:
         yield f"layers without a price, which are not in the time: {unpriced}"
-    if steps:
-        yield f"steps of recurrences, of which the forecast counts each as a launch: {steps:,}"
     if raised:
         yield f"layers of which less than the bound would be expected, so that they count with it: {raised}"
     there = int(spec.memory_bytes.value)

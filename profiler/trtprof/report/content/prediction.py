@@ -88,11 +88,7 @@ def document(found: records.Prediction, options: ReportOptions) -> Document:
 
 def longest(gpu: records.GpuPrediction) -> list[records.PredictedLayer]:
     """Its layers by the time that they take in an inference; those without an estimate last."""
-    return sorted(gpu.layers, key=lambda layer: (layer.estimate is None, -_ns(layer)))
-
-
-def _ns(layer: records.PredictedLayer) -> int:
-    return 0 if layer.estimate is None else layer.estimate.attainable_ns * layer.repeats
+    return sorted(gpu.layers, key=lambda layer: (layer.estimate is None, -layer.bound_ns))
 
 
 def _picture(plot: _roofline.Plot) -> Picture:
@@ -373,7 +369,7 @@ def _layer(layer: records.PredictedLayer, gpu: records.GpuPrediction, *, rest: b
     title = times, name(layer_title(layer.name, layer.nodes) if layer.kind else layer.name, "start")
     if layer.estimate is None:
         return Row(("no price", "-", "-", "-", "-", title), (Under(prose(layer.reason), indent=_INDENT),))
-    share = format_percent(_ns(layer) / gpu.time_ns) if gpu.time_ns else "-"
+    share = format_percent(layer.bound_ns / gpu.time_ns) if gpu.time_ns else "-"
     # The types of several nodes of an engine's layer stand before their names.
     kinds = layer.kind if layer.kind and len(layer.nodes) > 1 else _kinds(layer)
     under = [Under(prose(f"{kinds}  {_work(layer)}  {layer.shapes}"), indent=_INDENT)]
@@ -390,7 +386,7 @@ def _layer(layer: records.PredictedLayer, gpu: records.GpuPrediction, *, rest: b
         under.append(Under(why, lines=None, indent=_INDENT, whole=True))
     every = _all_runs(layer)
     both = f"{with_band(every)}{_wider(layer)}" or "-"
-    cells = at_least(_ns(layer)), *_forecast(every), Span(both, "estimate"), share, title
+    cells = at_least(layer.bound_ns), *_forecast(every), Span(both, "estimate"), share, title
     return Row(cells, tuple(under))
 
 
