@@ -132,7 +132,7 @@ POSITIVE: dict[str, Case] = {
     "TR905": make_case(BIG, clocks=clocks(1330, 1410, 1410)),
     "TR906": held(0.11),
     "TR907": alike(4.0),
-    "TR908": latencies(make_case(BIG), profiled=1.51),
+    "TR908": latencies(make_case(BIG, gpu=True), profiled=1.51),
     "TR909": make_case(BIG, gap_ns=-1_000_000),
     "TR910": in_share_of_its_roofs(0.94),
     "TR911": make_case(BIG, ceilings=beside_others(0.11)),
@@ -158,7 +158,7 @@ NEGATIVE: dict[str, Case] = {
     "TR906": held(0.09),
     # One convolution reaches 52 % of its roof.
     "TR907": alike(1.6),
-    "TR908": latencies(make_case(BIG), profiled=1.49),
+    "TR908": latencies(make_case(BIG, gpu=True), profiled=1.49),
     # The remainder is as large, but the profile shows gaps: HO501 speaks of them.
     "TR909": make_case(BIG, gap_ns=1_000_000),
     "TR910": in_share_of_its_roofs(0.96),

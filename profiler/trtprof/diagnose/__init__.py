@@ -63,7 +63,8 @@ class Thresholds(NamedTuple):
             were not made on the same machine, so to speak.
         busy_limit: Share of the CPUs that others took while the ceilings were measured from which there is no
             verdict: half of the machine was not there, as at half of its speed (``speed_limit``).
-        noise_cv: Coefficient of variation of latency from which small findings are doubtful.
+        noise_cv: Standard deviation over mean of the latency from which small findings are doubtful, where the system
+            does not report who else used the CPUs.
         p99: 99th percentile over median of the latency from which the median is doubtful.
         p99_limit: The same from which there is no verdict: the slowest hundredth then takes a tenth of what all the
             others take together, as for the other shares of time (``host_share``), and the median tells of no such.
@@ -215,6 +216,14 @@ class Case(NamedTuple):
         """The kernels of a layer with what their names say, most time first."""
         kernels = sorted(layer.kernels, key=lambda match: (-match.total_ns, match.kernel))
         return tuple((match, parse(match.kernel)) for match in kernels)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the latency scatters, or on a CPU that tells who used it, other processes hide it."""
+        latency = self.latency
+        if self.cpu_use is None:
+            return latency.cv > self.thresholds.noise_cv
+        return latency.undisturbed_basis == "layers" or bool(latency.undisturbed_reason)
 
     @property
     def architecture(self) -> int | None:

@@ -64,7 +64,7 @@ def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str
     if claim.kind != "trust":
         if any(layer.match != "exact" for layer in case.layers if layer.name in layers):
             confidence *= case.thresholds.doubt
-        if case.latency.cv > case.thresholds.noise_cv or (case.gpu and case.profiled.n == 1):
+        if case.noisy or (case.gpu and case.profiled.n == 1):
             confidence *= case.thresholds.doubt
         if case.from_datasheet or case.ceilings.extent == "quick" or case.ceilings.disturbed:
             confidence *= case.thresholds.doubt

@@ -212,8 +212,9 @@ class Step(NamedTuple):
 
 
 def causes_of(run: Run) -> list[Finding]:
-    """The likely causes, most time first; none where measurement warnings forbid a conclusion."""
-    return [] if run.no_verdict else [finding for finding in run.findings if finding.kind == "hypothesis"]
+    """The likely causes, most time first; where measurement warnings forbid a conclusion, none that rests on layers."""
+    causes = [finding for finding in run.findings if finding.kind == "hypothesis"]
+    return [one for one in causes if run.cpu_use is not None and not one.layers] if run.no_verdict else causes
 
 
 def steps_of(run: Run, place: Callable[[Finding], str]) -> list[Step]:

@@ -1,7 +1,8 @@
 """The profiler changed what it measured.
 
 What:
-    An inference took much longer under the profiler than without it. Above the limit there is no verdict.
+    On a GPU, an inference took much longer under the profiler than without it. Above the limit there is no verdict. On
+    a CPU the profiler's cost is taken off, and TR909 says where the rest does not add up to the latency.
 
 Why:
     A profiler writes something down at every kernel, so that many short ones cost most; TensorRT's runs layers one
@@ -9,9 +10,8 @@ Why:
     inference itself, times of layers are as much its own as theirs.
 
 Try:
-    Measure again while nothing else runs. On a CPU, the cost of the profiler is calibrated with the ceilings
-    (`--recalibrate`). On a GPU, nsys with fewer traces costs less than one that traces everything, and counters
-    belong in a run of their own. Fewer and larger nodes have less of it.
+    Measure again while nothing else runs. nsys with fewer traces costs less than one that traces everything, and
+    counters belong in a run of their own. Fewer and larger nodes have less of it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from trtprof.diagnose import Case, Claim, doubt, run_rule
 def judge(case: Case) -> Claim | str:
     """One finding when an inference took longer by more than the threshold."""
     clean, profiled = case.latency, case.profiled
+    if not (case.gpu or case.tensorrt):
+        return "the rule is about the whole run, which was on a CPU: TR909 checks that its layers add up to the latency"
     if not clean.n or not clean.median_ns or not profiled.n:
         return "the rule is about the whole run, whose latency was not measured with and without the profiler"
     cost, most = profiled.median_ns / clean.median_ns - 1, case.thresholds.profiler_cost
@@ -38,9 +40,7 @@ def judge(case: Case) -> Claim | str:
         f"{format_ns(clean.median_ns)} without the profiler, {format_ns(profiled.median_ns)} with it: "
         f"times of {case.time_of}s hold what was not taken off of it"
         + (f"; from +{format_percent(limit)} on there is no verdict" if beyond else ""),
-        "lock the GPU's clocks, and trace no more than kernels and NVTX ranges"
-        if case.gpu
-        else "run again on a quiet machine with --recalibrate, which measures what the profiler costs, too",
+        "lock the GPU's clocks, and trace no more than kernels and NVTX ranges",
         brief=f"the profiler cost {100 * cost:+.0f} %",
         beyond=beyond,
     )

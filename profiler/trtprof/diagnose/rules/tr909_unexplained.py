@@ -24,6 +24,8 @@ from trtprof.diagnose.ledger import ADDING
 @run_rule("TR909", "latency unexplained", order=0, thresholds=("unexplained", "unexplained_limit"))
 def judge(case: Case) -> Claim | str:
     """One finding when either part is above the threshold."""
+    if case.cpu_use is not None and case.noisy:
+        return "the rule is about the whole run, whose latency holds the time of other processes (TR903)"
     rest, adding = case.share(case.unexplained_ns), case.share(case.row(ADDING))
     least, limit = case.thresholds.unexplained, case.thresholds.unexplained_limit
     facts = f"{100 * rest:+.0f} % of latency is unexplained, and the medians of layers miss {100 * adding:+.0f} % of it"
@@ -35,7 +37,7 @@ def judge(case: Case) -> Claim | str:
         facts + (f"; from {format_percent(limit)} of both on there is no verdict" if beyond else ""),
         "lock the GPU's clocks, and take times and profile in one run (of trtexec: --separateProfileRun)"
         if case.gpu
-        else "run again on a quiet machine, for longer (--duration, --profile-iterations)",
+        else "measure longer (--duration, --profile-iterations)",
         brief=", ".join(words for words, share in parts if abs(share) >= least),
         beyond=beyond,
     )

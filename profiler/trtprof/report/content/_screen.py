@@ -164,10 +164,9 @@ def _at(finding: Finding, rows: Sequence[Row]) -> str:
 
 def _causes(run: Run, rows: Sequence[Row]) -> Iterator[str]:
     causes = causes_of(run)
-    if run.no_verdict:
-        yield "none named: the numbers are not good enough, see TRUST"
-    elif not causes:
-        yield "none found: no rule applies"
+    if not causes:
+        unsure = "none named: the numbers are not good enough, see TRUST"
+        yield unsure if run.no_verdict else "none found: no rule applies"
     for finding in causes[:CAUSES]:
         level = next(word for least, word in CONFIDENCE if finding.confidence >= least)
         claim = f"{level} confidence, up to ~{units.format_ns(finding.lost_ns)}"
