@@ -715,3 +715,22 @@ def test_matching_is_linear_in_the_nodes_and_takes_28000_of_them(monkeypatch: py
         assert [len(found.owners[node.name]) for node in nodes] == [1] * len(nodes)
         assert found.layer_of("b7.erf").nodes == ("b7.div", "b7.erf", "b7.one", "b7.gelu")
     assert counts[1] == pytest.approx(counts[0], rel=0.01)
+
+
+def test_an_fp16_convolution_that_runs_in_fp32_is_led_to_its_node_and_not_to_the_squeeze_behind_it() -> None:
+    half = numpy_helper.from_array((RNG.standard_normal((32, 32, 1, 3)) * 0.1).astype(np.float16), "w")
+    nodes = [
+        n("Relu", ["x"], ["r:0"], "relu"), n("Unsqueeze", ["r:0", "a"], ["u:0"], "unsqueeze"),
+        n("Conv", ["u:0", "w"], ["c:0"], "conv", pads=[0, 1, 0, 1]), n("Squeeze", ["c:0", "a"], ["s:0"], "squeeze"),
+        n("Add", ["s:0", "b"], ["y"], "add"),
+    ]  # fmt: skip
+    bias = numpy_helper.from_array(np.ones((32, 1), np.float16), "b")
+    ends = (value("x", 1, 32, 128, dtype=TensorProto.FLOAT16), value("y", 1, 32, 128, dtype=TensorProto.FLOAT16))
+    found = match(model(nodes, ends[:1], ends[1:], [half, bias, ints("a", 2)]))
+    check_heavy_nodes(found)
+    (conv,) = (layer for layer in found.layers if layer.op.op_type in ("Conv", "FusedConv"))
+    assert (conv.nodes, conv.match) == (("conv",), "exact")
+    assert found.layer_of("squeeze") is not conv
+    casts = [layer for layer in found.layers if layer.op.op_type == "Cast"]
+    assert casts or conv.op.inputs[1].dtype == "fp16"  # type: ignore[union-attr]
+    assert {layer.role for layer in casts} <= {"layout"}

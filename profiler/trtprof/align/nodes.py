@@ -8,6 +8,7 @@ No region grows over a tensor that another layer makes, or into a node that anot
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Literal
@@ -21,6 +22,8 @@ from trtprof.base.records import Layer, MatchConfidence, Node, NodeFate, Tensor
 _MOVERS = frozenset({"Transpose", "Cast"})  # What a backend inserts between layers on its own account
 _FOLDS_INTO_WEIGHTS = frozenset({"BatchNormalization", "Mul", "Add", "Sub", "Div"})
 _HAS_WEIGHTS = ("Conv", "Gemm", "MatMul")
+_CAST_BY_RUNTIME = re.compile(r"^(?:Inserted(?:PrecisionFree)?Cast_)+")
+"""What ONNX Runtime puts in front of a tensor's name where it holds the same values in fp32."""
 _FUSED_TO_ONNX_ACTIVATION = {"Clip": {"Clip", "Relu6"}, "Relu": {"Relu"}, "LeakyRelu": {"LeakyRelu"}}
 
 
@@ -96,7 +99,8 @@ class _Matcher:
     # --- which ONNX tensor does an engine tensor hold? --------------------------------------
 
     def _find(self, layer: Layer, tensor: Tensor) -> Key | None:
-        return self.graph.find(self._paths.get(layer.graph, layer.graph), tensor.name)
+        path = self._paths.get(layer.graph, layer.graph)
+        return self.graph.find(path, tensor.name) or self.graph.find(path, _CAST_BY_RUNTIME.sub("", tensor.name))
 
     def _identify_tensors(self) -> None:
         for layer in self.layers:
@@ -125,6 +129,7 @@ class _Matcher:
 
     def _hinted(self, layer: Layer, hint: str) -> Key | None:
         """The tensor of this name, or the result of the node of this name: moved results are called after it."""
+        hint = _CAST_BY_RUNTIME.sub("", hint)
         key = self.graph.key(self._paths.get(layer.graph, layer.graph), hint)
         if key in self.graph.producer:
             return key

@@ -121,6 +121,7 @@ WITHOUT: Mapping[str, str] = {
     "CA806": "it changes the batch, which is for the program around the model",
     "HO502": "it changes the program around the model: where its inputs and outputs lie",
     "PR1": _QUANTISED,
+    "PR802": "it quantizes more of the model, or takes another file: that is for whoever made it",
     "QD1": _QUANTISED,
     "QD803": _QUANTISED,
     "QD804": _QUANTISED,

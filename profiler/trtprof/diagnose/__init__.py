@@ -115,6 +115,8 @@ class Thresholds(NamedTuple):
             own ResNets on an A100).
         slow_kernel_ns: Time of an op of ONNX Runtime on a CPU from which another form of several ops may be faster: a
             node costs some microseconds of its own (PRelu and its four ops take 8 us each on 4,608 elements).
+        wider_share: Share of latency computed in a wider type than the model stores from which that is told, as for
+            the other shares of time (``launch_share``).
     """
 
     efficiency: records.Fraction = 0.5
@@ -156,6 +158,7 @@ class Thresholds(NamedTuple):
     large: AtLeastOne = 5.0
     alike: AtLeastOne = 2.0
     slow_kernel_ns: Count = 20_000
+    wider_share: records.Fraction = 0.1
 
 
 THRESHOLDS = Thresholds()
@@ -374,6 +377,7 @@ class Claim(NamedTuple):
     kind: Literal["hypothesis", "trust"] = "hypothesis"  # ``trust`` is about the numbers themselves and claims no time
     brief: str = ""  # Of a doubt: what it is, in a few words with its number
     beyond: bool = False  # Of a doubt: whether it is beyond the limit at which there is no verdict
+    always: bool = False  # Whether it is told first, and however little time it claims
 
 
 def doubt(

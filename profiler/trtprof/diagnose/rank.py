@@ -42,7 +42,7 @@ def diagnose(case: Case, rules: Iterable[Rule] | None = None) -> tuple[Finding, 
                 continue
             other = min(max(claim.other_ns, 0), outside)
             lost = sum(layers.values()) + other
-            if case.share(lost) < case.thresholds.min_share:
+            if case.share(lost) < case.thresholds.min_share and not claim.always:
                 continue
             claimed.update(layers)
             outside -= other
@@ -50,13 +50,14 @@ def diagnose(case: Case, rules: Iterable[Rule] | None = None) -> tuple[Finding, 
     return tuple(sorted(findings, key=_rank))
 
 
+_FIRST = ("PR802",)  # What concerns the whole model comes before what concerns some layers
 _SEVERITIES = ("critical", "warning", "info")
 
 
-def _rank(finding: Finding) -> tuple[int, int, str, str]:
+def _rank(finding: Finding) -> tuple[int, bool, int, str, str]:
     """Key for a sort: doubts first, since they say whether the rest can be believed, the gravest at the top."""
     doubt = _SEVERITIES.index(finding.severity) if finding.kind == "trust" else len(_SEVERITIES)
-    return doubt, -finding.lost_ns, finding.code, finding.where
+    return doubt, finding.code not in _FIRST, -finding.lost_ns, finding.code, finding.where
 
 
 def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str, ...]) -> Finding:
