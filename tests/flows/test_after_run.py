@@ -65,7 +65,9 @@ class Finished:
         self.said: list[str] = []
         self._patch, self._shape = patch, shape
 
-    def tried(self, *findings: Finding, usual_ns: int = 10**6, **gains: float | Exception) -> Tried | None:
+    def tried(
+        self, *findings: Finding, usual_ns: int = 10**6, duration_s: float | None = None, **gains: float | Exception
+    ) -> Tried | None:
         """`gains`: what turns say of the layer ``alone`` and of the ``whole`` model."""
 
         def rounds(before: Variant, after: Variant, **_: Any) -> list[Pair]:
@@ -94,7 +96,7 @@ class Finished:
         run = msgspec.structs.replace(self.folder.report(), findings=findings)
         latency = msgspec.structs.replace(run.latency, median_ns=usual_ns)
         self.folder.write(run_folder.REPORT, msgspec.structs.replace(run, latency=latency))
-        return try_after(msgspec.structs.replace(self.options, duration_s=3.0), self.folder, self)
+        return try_after(msgspec.structs.replace(self.options, duration_s=duration_s), self.folder, self)
 
 
 def test_a_layer_is_timed_alone_with_its_shapes_and_then_the_model(
@@ -122,11 +124,12 @@ def test_a_layer_is_timed_alone_with_its_shapes_and_then_the_model(
     tried = finished.tried(slow, alone=4.0, whole=1.0)
     assert tried is not None
     assert told(tried.rungs)[0].startswith("tried, no effect on the model: prelu-spelled (4x")
-    # Sixteen inferences of a second would take longer than the run.
-    tried = finished.tried(slow, usual_ns=10**9, alone=4.0)
-    assert tried is not None
-    assert finished.compared == ["alone"]
-    assert told(tried.rungs)[0].endswith(" alone; there was no time for the model")
+    # Sixteen inferences of a second would take longer than there is, and so would more turns than ``--duration`` has.
+    for usual_ns, duration_s in ((10**9, None), (10**6, 1.0)):
+        tried = finished.tried(slow, usual_ns=usual_ns, duration_s=duration_s, alone=4.0)
+        assert tried is not None
+        assert finished.compared == ["alone"]
+        assert told(tried.rungs)[0].endswith(" alone; there was no time for the model")
 
 
 def test_a_layer_whose_shape_follows_from_data_is_timed_with_the_shape_that_it_had(

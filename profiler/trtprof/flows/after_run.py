@@ -73,7 +73,7 @@ def candidates_of(run: Run, options: Iterable[OptionRung], threads: int) -> Iter
 
 
 class AfterRun:
-    """Measures candidates of a finished run one by one, until a moment of ``time.monotonic()``."""
+    """Measures candidates of a finished run one by one, for ``--duration`` and until a monotonic time."""
 
     def __init__(self, options: RunOptions, folder: RunFolder, loaded: LoadedModel, scratch: Path, until: float):
         self._run, self._scratch, self._until = folder.report(), scratch, until
@@ -82,8 +82,8 @@ class AfterRun:
         self._shop = Workshop(self._original, scratch)
         self._source = folder.read(run_folder.SOURCE, Source)
         self._seen = folder.read(run_folder.CAPTURE, Capture).runtime_shapes
-        self._start_s, self._duration_s = START_S, options.duration_s
-        self._turn_ms = min(TURN_MS, 1e3 * options.duration_s / (2 * PAIRS * (ROUNDS + 1) * MOST_TRIED))
+        self._start_s = START_S
+        self._left_s = MOST_S if options.duration_s is None else options.duration_s
         self.threads = self._original.threads
 
     def rungs(self, progress: Progress) -> Iterator[Rung]:
@@ -172,16 +172,15 @@ class AfterRun:
         count: int,
     ) -> Judged | None:
         """Interleave two sessions, each round in fresh processes; None without time for it."""
-        measuring_s = 2 * PAIRS * max(self._turn_ms / 1e3, usual_ns / 1e9)
+        measuring_s = 2 * PAIRS * max(TURN_MS / 1e3, usual_ns / 1e9)
         cost_s = 2 * self._start_s + 1.2 * measuring_s
         began = time.monotonic()
-        if count * measuring_s > self._duration_s or began + count * cost_s > self._until:
+        if count * measuring_s > self._left_s or began + count * cost_s > self._until:
             return None
+        self._left_s -= count * measuring_s
         one = Variant(name="the original", inputs=inputs, seed=self._seed, session=before)
         other = msgspec.structs.replace(one, name="the candidate", session=after)
-        rounds = [
-            round_of(one, other, pairs=PAIRS, ms=self._turn_ms, first=at % 2, warmup_ms=50) for at in range(count)
-        ]
+        rounds = [round_of(one, other, pairs=PAIRS, ms=TURN_MS, first=at % 2, warmup_ms=50) for at in range(count)]
         self._start_s += max((time.monotonic() - began) / count - cost_s, 0.0) / 2
         return judged([change_of_turns(rounds)], (1 - LEVEL) / MOST_TRIED)[0]
 

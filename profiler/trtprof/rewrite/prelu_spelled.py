@@ -14,7 +14,7 @@ from trtprof.rewrite import rewrite
 from trtprof.rewrite.edit import Edit
 
 
-@rewrite("prelu-spelled", "PRelu spelled out", answers=("RL101",), exact=True)
+@rewrite("prelu-spelled", "PRelu spelled out", answers=("RL101", "SK803"), exact=True)
 def prelu_spelled(node: ir.Node, edit: Edit) -> None:
     """Replace a PRelu with a constant slope."""
     if not edit.is_op(node, "PRelu") or edit.opset < 7 or not edit.is_float(node.inputs[0]):

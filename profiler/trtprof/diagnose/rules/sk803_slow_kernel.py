@@ -10,8 +10,8 @@ Why:
     other form uses kernels that are. The times in the evidence are from another machine, which the finding names.
 
 Try:
-    The rewrite that the finding names, and measure it: `trtprof try MODEL --only SK803`. The saving is an estimate: the
-    share that the other form saved where it was measured.
+    The other form that the finding names. If it names a rewrite, too, `trtprof try MODEL --only SK803` measures that.
+    The saving is an estimate: the share that the other form saved where it was measured.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 
 from trtprof.base.op_kinds import OPERANDS
 from trtprof.base.records import LayerResult, Op, Tensor
+from trtprof.base.rungs import ANSWERS
 from trtprof.base.toml_file import read_toml
 from trtprof.base.units import format_ns
 from trtprof.diagnose import Case, Loss, layer_rule
@@ -59,7 +60,8 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         f"{table['runtime']}): {slow} -> {fast} on {row['shape']}, equal outputs"
     )
     saved_ns = round(layer.measured_ns * (1 - row["fast_us"] / row["slow_us"]))
-    return Loss(saved_ns, evidence, f"{row['advice']} ({row['rewrite']})", 0.9)
+    made = f" ({row['rewrite']})" if row["rewrite"] in ANSWERS["SK803"].rewrites else ""
+    return Loss(saved_ns, evidence, f"{row['advice']}{made}", 0.9)
 
 
 def _units(layer: LayerResult, op: Op, per: str) -> int:
