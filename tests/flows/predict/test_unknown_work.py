@@ -74,6 +74,19 @@ def test_nothing_is_forecast_without_a_convolution(model: Path) -> None:
     assert predicted(SAMPLES / "resnet_tiny.onnx", "t4").unpriced == ""
 
 
+def test_one_trip_of_a_loop_of_unknown_length_is_no_forecast(tmp_path: Path) -> None:
+    x, y, state, after = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [512, 512]) for name in "xysa")
+    trips, at = (helper.make_tensor_value_info(name, TensorProto.INT64, []) for name in ("trips", "at"))
+    go, on = (helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("go", "on"))
+    nodes = [helper.make_node("MatMul", ["s", "s"], ["a"]), helper.make_node("Identity", ["go"], ["on"])]
+    body = helper.make_graph(nodes, "body", [at, go, state], [on, after])
+    graph = helper.make_graph([helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body)], "g", [trips, x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    (gpu,) = predicted(tmp_path / "m.onnx", "t4").gpus
+    assert gpu.time_ns
+    assert (gpu.expected_ns, gpu.expected_reason) == (None, "1 of 1 MatMul not counted (in a loop of unknown length)")
+
+
 @pytest.mark.usefixtures("quick_runs")
 def test_a_run_tells_the_shapes_that_the_model_leaves_open(model: Path, tmp_path: Path) -> None:
     run = execute(RunOptions(model=ModelRequest.of(model), output=str(tmp_path / "run"), **QUICK)).path  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ from trtprof.estimate.cache import Access, Traffic, never_read, traffic_of_acces
 from trtprof.estimate.fusion import Group, fuse
 from trtprof.estimate.roofline import estimate
 from trtprof.flows.predict import on_gpus
-from trtprof.flows.predict.on_gpus import Settings, ceilings_of, has_unit, live_bytes
+from trtprof.flows.predict.on_gpus import OPEN_LOOP, Settings, ceilings_of, has_unit, live_bytes
 
 __all__ = ["Settings", "predict_source"]
 
@@ -111,6 +111,7 @@ class _Plan:
         self.nodes = source.nodes
         self.outputs = frozenset(tensor.name for tensor in source.model.outputs)
         self.bound_note = ""
+        self.open_loops = False
         self.times = self._runs()
         self.graph_of = {node.name: node.graph for node in self.nodes}
         self.made: dict[str, set[str]] = {}
@@ -141,6 +142,7 @@ class _Plan:
         works, _ = work_of_nodes(self.nodes)
         runs = count_runs([msgspec.structs.replace(node, work=works[node.name]) for node in self.nodes])
         self.bound_note = runs.note
+        self.open_loops = runs.bound in ("lower", "mixed")
         return runs.times
 
     # --- which tensor is meant --------------------------------------------------------------
@@ -424,7 +426,7 @@ def _on_gpu(plan: _Plan, spec: GpuSpec, how: Settings) -> GpuPrediction:
             layer.shown,
             work=works[layer.kind],
             estimate=found,
-            reason=plan.reasons.get(layer.kind, ""),
+            reason=plan.reasons.get(layer.kind, "") or OPEN_LOOP * (plan.open_loops and bool(layer.shown.graph)),
             **by_kind[layer.kind],
         )
         for layer, found in zip(plan.layers, estimates, strict=True)

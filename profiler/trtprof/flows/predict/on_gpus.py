@@ -199,9 +199,13 @@ def _forecast_ns(layer: PredictedLayer, ceilings: Ceilings) -> int:
     return max(layer.bound_ns, launches_ns)
 
 
+OPEN_LOOP = "in a loop of unknown length"  # Reason of a layer that is counted for one trip
+
+
 def _explain_uncounted(layers: Sequence[PredictedLayer]) -> str:
     """Name the ops of multiply-accumulates in layers without an estimate; see `work.explain_uncounted`."""
-    reasons = ["" if layer.estimate is not None else layer.reason or "no estimate" for layer in layers]
+    partly = [layer.estimate is None or layer.reason == OPEN_LOOP for layer in layers]
+    reasons = [(layer.reason or "no estimate") if some else "" for layer, some in zip(layers, partly, strict=True)]
     types = [layer.op_type.split(" + ") for layer in layers]
     return explain_uncounted((name, 1, why) for why, names in zip(reasons, types, strict=True) for name in names)
 
