@@ -114,15 +114,16 @@ def test_a_layer_is_timed_alone_with_its_shapes_and_then_the_model(
     assert " on PRelu PRelu_" in line
     assert " alone, 1.5x (" in line
     assert finished.folder.read(run_folder.TRIED, Tried) == tried
-    # What does not help the layer is not tried on the model, and not printed as advice.
+    # What does not help the layer, and no second round does, is not tried on the model, and not printed as advice.
     tried = finished.tried(slow, alone=1.0)
     assert tried is not None
-    assert finished.compared == ["alone"]
+    assert finished.compared == ["alone", "alone"]
     assert row(tried, "prelu-spelled").verdict == "no difference"
     assert told(tried.rungs)[0].startswith("tried, no effect on the model: prelu-spelled (1x")
     # It helps the layer, and nobody would notice.
     tried = finished.tried(slow, alone=4.0, whole=1.0)
     assert tried is not None
+    assert finished.compared == ["alone", *["whole"] * 4]
     assert told(tried.rungs)[0].startswith("tried, no effect on the model: prelu-spelled (4x")
     # Sixteen inferences of a second would take longer than there is, and so would more turns than ``--duration`` has.
     for usual_ns, duration_s in ((10**9, None), (10**6, 1.0)):
@@ -140,7 +141,7 @@ def test_a_layer_whose_shape_follows_from_data_is_timed_with_the_shape_that_it_h
     }"""
     finished = Finished(tmp_path, monkeypatch, graph, (3, 1, 24))
     finished.tried(finding("RL101", "PRelu_3"), alone=1.0)
-    assert finished.compared == ["alone"]
+    assert finished.compared == ["alone", "alone"]
 
 
 def test_an_option_is_timed_on_the_model_and_what_fails_is_left_out(
@@ -175,6 +176,8 @@ def test_candidates_are_those_that_findings_name() -> None:
     assert names("TR903") == []
     run = make_run(findings=(finding("RL101"),))
     assert "prelu-spelled" in [rung.name for rung, _ in candidates_of(run, (), 2)]
+    run = make_run(findings=(finding("HO501"), finding("SK803")))
+    assert [where.code for _, where in candidates_of(run, options, 2)][::-1][:3] == ["HO501"] * 3
 
 
 @pytest.mark.nightly
