@@ -99,7 +99,7 @@ def test_rounds_are_put_together_and_say_who_used_the_cpus() -> None:
     assert (use.cpus, use.own_cpus, use.others_cpus, use.steal_cpus, use.others) == (2, 1.0, 0.5, 0.0, 3)
     assert use.waits
     assert use.waited == pytest.approx(0.3e-3 / (4 + 0.3e-3))
-    assert use.all_ran == pytest.approx(1 - 0.3e6 / 5.05e6)
+    assert use.all_ran == pytest.approx(1 - 0.3e6 / 9.05e6)
 
     # Where nothing tells waits and others are busy, nobody knows which inferences they disturbed.
     blind = [

@@ -13,6 +13,7 @@ from trtprof.align.kernels import align_kernels
 from trtprof.align.nodes import match_layers
 from trtprof.analysis.evidence import Evidence, Subject
 from trtprof.analysis.onnxruntime import layers_as_run, priced_layers
+from trtprof.analysis.random_shapes import describe_random_shapes
 from trtprof.analysis.timeline import timeline_of_kernels
 from trtprof.base import run_folder
 from trtprof.base.records import Capture, Ceilings, Device, Engine, Layer, LayersBasis, Roof, Source
@@ -65,7 +66,10 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         unattributed=alignment.unattributed,
         unattributed_ns=unattributed_ns,
         resolution_ns=capture.clock_resolution_ns,
-        adding_ns=alignment.inference_ns - medians_ns - unattributed_ns,
+        # The fast samples of layers are of inferences that nothing disturbed, and so is the latency.
+        adding_ns=0
+        if alignment.basis in ("layers", "shared") and latency.undisturbed_basis == "inferences"
+        else alignment.inference_ns - medians_ns - unattributed_ns,
         # What the profiler does behind the event of a kernel lies between that and the next.
         gap_ns=max(alignment.gap_ns - round(scale * ceilings.profiler_gap_ns * alignment.gaps), 0),
         notes=tuple(_notes(capture, ceilings, scale, speed, stream, alignment.basis)),
@@ -76,10 +80,13 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         probes_ns=capture.probe_ns,
         cpu_use=use,
     )
+    assumption = describe_random_shapes(source, matched, int(request.options.get("seed", 0)))
+    assumptions = (*source.model.assumptions, *([assumption] if assumption else []))
+    model = msgspec.structs.replace(source.model, assumptions=assumptions)
     return evidence, Subject(
         ceilings=ceilings,
         device=device,
-        source=source,
+        source=msgspec.structs.replace(source, model=model),
         backend=engine.backend,
         version=request.version,
         created=request.created,

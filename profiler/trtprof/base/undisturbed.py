@@ -83,9 +83,10 @@ def find_undisturbed(timings: Timings) -> Mask:
     return find_undisturbed_blocks(timings)[timings.block]
 
 
-def share_all_ran(timings: Timings) -> float:
+def share_all_ran(processes: Sequence[Timings]) -> float:
     """At least this share of the time every thread had a CPU, the waits of all threads taken to be apart."""
-    return 1 - float(timings.waits_ns.sum()) / max(int(timings.end_ns[-1] - timings.start_ns[0]), 1)
+    waited = sum(int(one.waits_ns.sum()) for one in processes)
+    return 1 - waited / max(sum(int(one.end_ns[-1] - one.start_ns[0]) for one in processes), 1)
 
 
 def median_interval(values: Floats | Integers, independent: int) -> tuple[float, float]:
@@ -172,7 +173,7 @@ def summarize(processes: Sequence[Timings], use: CpuUse) -> Latency:
         regimes = f"{format_ns(min(medians))} in one process, {format_ns(max(medians))} in another"
     else:
         regimes = next((text for text in map(describe_regimes, samples) if text), "")
-    all_ran = min(share_all_ran(one) for one in processes)
+    all_ran = share_all_ran(processes)
     known = all(one.waits_known for one in processes)
     reason, low, high, median = "", 0.0, 0.0, 0.0
     if count:

@@ -133,12 +133,12 @@ def _is_settled(done: Sequence[Round]) -> bool:
 def use_of(rounds: Sequence[Round], others: int | None) -> CpuUse:
     """Who used the CPUs while inferences were timed."""
     spent = [use for each in rounds for use in each.answer.use]
-    loops = [timings for each in rounds for timings in (each.clean, each.profiled)]
+    loops = [each.clean for each in rounds], [each.profiled for each in rounds]
     wall, own = max(sum(use.wall for use in spent), 1e-9), sum(use.own for use in spent)
     busy = [use.busy for use in spent if use.busy is not None]
     steal = [use.steal for use in spent if use.steal is not None]
-    waits = all(timings.waits_known for timings in loops)
-    waited = sum(int(timings.waits_ns.sum()) for timings in loops) / 1e9
+    waits = all(timings.waits_known for loop in loops for timings in loop)
+    waited = sum(int(timings.waits_ns.sum()) for loop in loops for timings in loop) / 1e9
     return CpuUse(
         cpus=spent[0].cpus,
         seconds=round(wall, 3),
