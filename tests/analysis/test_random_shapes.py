@@ -44,6 +44,5 @@ def test_random_values_that_decide_a_shape_are_named_with_what_was_seen(tmp_path
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my.own", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
     source = source_of(load_model(path), parse_shapes(()))
-    assert source.nodes[-1].op.outputs[0] is not None
-    assert "n" in (source.nodes[-1].op.outputs[0].shape or ("n",))
+    assert any(tensor.shape == ("?",) for tensor in source.nodes[-1].op.outputs if tensor is not None)
     assert describe_random_shapes(source, [], 0) == ""

@@ -27,8 +27,8 @@ WAITED_SHARE, WAITED_NS = 0.01, 2000
 """A block is undisturbed when no thread waited longer than this share of it, or this long."""
 ENOUGH = 10
 """Undisturbed blocks that a median is taken of, and profiled inferences that layers are."""
-FEW = 3
-"""The same where nothing at all was disturbed: a slow model."""
+FEW, LONG_NS = 3, 20_000_000
+"""The same for inferences of this length, several times what a CPU is given at once, and where none was disturbed."""
 SPREAD = 0.05
 """Half width of the 95 % interval, as a share of the median, from which on the median cannot be told."""
 ALL_RAN_INFERENCES, ALL_RAN_LAYERS = 0.1, 0.4
@@ -167,7 +167,11 @@ def summarize(processes: Sequence[Timings], use: CpuUse) -> Latency:
     blocks = [int(find_undisturbed_blocks(one).sum()) for one in processes]
     whole = count == latency.n
     samples = [one.latency_ns[mask] for one, mask in zip(processes, masks, strict=True)]
-    medians = [float(np.median(x)) for x, n in zip(samples, blocks, strict=True) if n >= ENOUGH or (whole and len(x))]
+    medians = [
+        float(np.median(x))
+        for x, n in zip(samples, blocks, strict=True)
+        if n >= ENOUGH or (len(x) and (whole or np.median(x) >= LONG_NS))
+    ]
     regimes = ""
     if len(medians) > 1 and max(medians) > DISAGREE * min(medians):
         regimes = f"{format_ns(min(medians))} in one process, {format_ns(max(medians))} in another"
@@ -187,7 +191,7 @@ def summarize(processes: Sequence[Timings], use: CpuUse) -> Latency:
         reason = f"this system does not tell how long threads wait for a CPU{used}"
     elif (use.steal_cpus or 0.0) > STEAL * use.cpus:
         reason = f"the hypervisor gave {use.steal_cpus:.2f} of the {use.cpus} CPUs to other guests"
-    elif sum(blocks) < (FEW if whole else ENOUGH):
+    elif sum(blocks) < (FEW if whole or median >= LONG_NS else ENOUGH):
         reason = f"{count:,} of {latency.n:,} inferences ran without waiting for a CPU, too few for a median"
     elif regimes:
         reason = regimes

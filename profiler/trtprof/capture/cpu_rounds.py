@@ -120,14 +120,17 @@ def plan_round(asked: Asked, done: Sequence[Round], elapsed_s: float) -> tuple[B
 
 
 def _is_settled(done: Sequence[Round]) -> bool:
-    """Whether more inferences would tell no more: nothing disturbs them, or enough were undisturbed."""
+    """Whether more inferences would tell no more: enough were undisturbed, or it is not others that disturb them."""
     use = use_of(done, 0)
     latency = summarize([each.clean for each in done], use)
-    if not use.waits or latency.undisturbed_n > 0.5 * latency.n:
+    told = latency.undisturbed_basis == "inferences"
+    if not use.waits or (latency.undisturbed_n >= max(ENOUGH, 0.5 * latency.n) and not told):
         return True
-    undisturbed = sum(int(find_undisturbed(each.profiled).sum()) for each in done)
-    layers = undisturbed >= ENOUGH or known_share(_kernels(done)) >= FAST_KNOWN
-    return layers and (latency.undisturbed_basis == "inferences" or (use.all_ran or 0.0) >= ALL_RAN_LAYERS)
+    masks = [find_undisturbed(each.profiled) for each in done]
+    if told and all(mask.mean() > 0.5 for mask in masks):
+        return True
+    layers = sum(int(mask.sum()) for mask in masks) >= ENOUGH or known_share(_kernels(done)) >= FAST_KNOWN
+    return layers and (told or (use.all_ran or 0.0) >= ALL_RAN_LAYERS)
 
 
 def use_of(rounds: Sequence[Round], others: int | None) -> CpuUse:
