@@ -4,7 +4,8 @@
     python scripts/bench/calibration_spread.py --quick 5 [--threads N]
 
 With --quick so many quick sets and as many full ones in turn, each begun when others leave the CPUs alone: how far
-full ones lie above quick ones is the band that a quick set is given (`trtprof.hardware.calibrate.QUICK_BAND`).
+full ones lie above quick ones is the band that a quick set is given (`trtprof.hardware.calibrate.QUICK_BAND`). With
+--only-quick so many quick sets alone: the highest of each over the lowest.
 
 The spread within a calibration is that of its repeats; the one between the two is what a user sees
 who calibrates again. A host shared with others shows it in the bandwidths first.
@@ -15,12 +16,16 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import tempfile
 import time
+from pathlib import Path
+
+import msgspec
 
 from trtprof.base.errors import TrtprofError
-from trtprof.base.records import Ceilings, Measurement
-from trtprof.base.units import format_ns, format_percent, format_rate
-from trtprof.hardware.calibrate import SECONDS, calibrate
+from trtprof.base.records import Ceilings, Measurement, Work
+from trtprof.base.units import SPECIAL_FLOPS, format_ns, format_percent, format_rate
+from trtprof.hardware.calibrate import SECONDS, Calibration, calibrate, needed_ceilings
 from trtprof.hardware.device import host_cpu, others_cpus_now
 
 
@@ -62,19 +67,45 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def in_turn(threads: int, pairs: int, longest_wait: float = 120.0) -> tuple[list[Ceilings], list[Ceilings]]:
+def quick_set(threads: int, rounds: int = 3) -> Ceilings:
+    """What all ops need, measured in rounds as a run does; nothing is kept."""
+    works = [Work(tensor_flops=1, special=dict.fromkeys(SPECIAL_FLOPS, 1), dtype=of) for of in ("fp64", "int8")]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Calibration(threads, needed_ceilings(works), cache_dir=Path(folder)) as calibration,
+    ):
+        for _ in range(rounds):
+            calibration.round()
+        return calibration.finish()
+
+
+def when_quiet(longest_wait: float = 120.0) -> None:
+    end = time.monotonic() + longest_wait
+    while (others_cpus_now() or 0.0) > 0.05 * host_cpu().cores and time.monotonic() < end:
+        time.sleep(0.5)
+
+
+def in_turn(threads: int, pairs: int) -> tuple[list[Ceilings], list[Ceilings]]:
     """Quick and full sets in turn, each after a quiet half second, or after so long all the same."""
-    device = host_cpu()
     found: tuple[list[Ceilings], list[Ceilings]] = ([], [])
     for at in range(2 * pairs):
-        end = time.monotonic() + longest_wait
-        while (others_cpus_now() or 0.0) > 0.05 * device.cores and time.monotonic() < end:
-            time.sleep(0.5)
+        when_quiet()
         began = time.monotonic()
-        each = calibrate(threads, quick=not at % 2, device=device)
+        each = calibrate(threads) if at % 2 else quick_set(threads)
         found[at % 2].append(each)
         say(f"{each.extent}: {time.monotonic() - began:.1f} s, others took {each.others_cpus or 0.0:.2f} CPUs")
     return found
+
+
+def print_sets(sets: list[Ceilings]) -> None:
+    """A row for each measurement: lowest, median and highest of the sets, and the highest over the lowest."""
+    for name, one in sets[0].measurements.items():
+        values = sorted(each.measurements[name].value for each in sets)
+        parts = [
+            shown(msgspec.structs.replace(one, value=v)) for v in (values[0], statistics.median(values), values[-1])
+        ]
+        above = format_percent(values[-1] / values[0] - 1) if values[0] else "-"
+        print(f"{name:<28} {' '.join(f'{part:>14}' for part in parts)} {above:>9}")
 
 
 def print_band(quick: list[Ceilings], full: list[Ceilings]) -> None:
@@ -105,8 +136,12 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=0, help="threads inside an op; 0 is one a usable core")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="time for the ceilings of each thread count")
     parser.add_argument("--quick", type=int, default=0, metavar="N", help="N quick and N full sets in turn")
+    parser.add_argument("--only-quick", type=int, default=0, metavar="N", help="N quick sets")
     options = parser.parse_args()
     try:
+        if options.only_quick:
+            print_sets([quick_set(options.threads) for _ in range(options.only_quick)])
+            return 0
         if options.quick:
             print_band(*in_turn(options.threads, options.quick))
             return 0

@@ -9,13 +9,16 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.fakes.every_verb import command, environment, fill
 from tests.fakes.support import fixed_ceilings
+from trtprof.base.records import Measurement
 from trtprof.base.run_folder import RunFolder
 from trtprof.cli.output import StageLines
-from trtprof.hardware.store import load_or_calibrate
+from trtprof.hardware.calibrate import needed_ceilings
+from trtprof.hardware.store import of_host
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 
@@ -62,7 +65,9 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(tmp_path: Path) -> None:
 def started(folder: Path, *more: str) -> subprocess.Popen[str]:
     """A run in a session of its own, once its worker measures."""
     found = environment(folder, folder, TRTPROF_CACHE_DIR=str(folder / "cache"))
-    load_or_calibrate(0, cache_dir=folder / "cache", measure=lambda _: fixed_ceilings())
+    shelf = of_host(0, cache_dir=folder / "cache")
+    needed = dict.fromkeys(needed_ceilings([]), Measurement(value=1.0, unit="ns", what="a test", repeats=1))
+    shelf.write(msgspec.structs.replace(fixed_ceilings(), measurements=needed), print)
     words = command("run", "resnet_tiny.onnx", "-o", "made", "--duration", "2", "--profile-iterations", "3", *more)
     process = subprocess.Popen(words, cwd=folder, env=found, start_new_session=True, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)  # fmt: skip

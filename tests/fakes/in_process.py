@@ -15,17 +15,25 @@ from unittest import mock
 import pytest
 
 from tests.fakes.support import fixed_ceilings
+from trtprof.base.records import Ceilings
+from trtprof.capture.workers import ort_cpu
+from trtprof.hardware.calibrate import Calibration
 from trtprof.runtime import child
 
 
-def fixed_calibration(patch: pytest.MonkeyPatch) -> None:
-    """Runs in this process take `fixed_ceilings` instead of measuring for twenty seconds."""
-    patch.setattr("trtprof.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
+def fixed_calibration(patch: pytest.MonkeyPatch, ceilings: Ceilings | None = None) -> None:
+    """Runs in this process take `fixed_ceilings`, or those given, instead of measuring for seconds."""
+    patch.setattr(Calibration, "__init__", lambda *_args, **_named: None)
+    patch.setattr(Calibration, "__exit__", lambda *_args: None)
+    patch.setattr(Calibration, "round", lambda _: None)
+    patch.setattr(Calibration, "finish", lambda _: ceilings or fixed_ceilings())
 
 
 def quick(patch: pytest.MonkeyPatch) -> None:
-    """Runs also call their worker instead of starting it."""
+    """Runs also call their worker instead of starting it, and the machine is said to have one speed."""
     fixed_calibration(patch)
+    # By probes of a moment another clock would be told from run to run.
+    patch.setattr(ort_cpu, "probe_ns", lambda: 1e6)
     patch.setattr(child, "run_telling", call_telling)
 
 

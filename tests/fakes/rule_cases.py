@@ -5,17 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
-from trtprof.base.records import Ceilings, ClockSummary, Layer, Spread
+from trtprof.base.records import ClockSummary, Layer, Spread
 from trtprof.diagnose import Case
 from trtprof.diagnose.ledger import Overheads
 
 BIG = Timed(relu("big", "x", "big_out", 10_000_000))
 """8 ms at its roof: what the share of the others is measured by. Nothing reads it."""
-
-
-def beside_others(cpus: float) -> Ceilings:
-    """Ceilings that were measured on two CPUs, while others kept so many of them busy."""
-    return msgspec.structs.replace(CEILINGS, cpus=2, others_cpus=cpus)
 
 
 def conv(group: int = 1, channels: int = 64, op_type: str = "Conv") -> Layer:
@@ -108,13 +103,6 @@ def alike(slow: float, *, memory: float = 1.0) -> Case:
     return engine_case(*products, *copies)
 
 
-def in_share_of_its_roofs(share: float) -> Case:
-    """An inference that takes this share of what its layers take at best."""
-    case = make_case(BIG)
-    ns = round(share * case.attainable_ns)
-    return case._replace(latency=msgspec.structs.replace(case.latency, median_ns=ns, p99_ns=ns))
-
-
 POSITIVE: dict[str, Case] = {
     "CN601": folded(constant=True),
     "FU301": chain(),
@@ -134,9 +122,6 @@ POSITIVE: dict[str, Case] = {
     "TR907": alike(4.0),
     "TR908": latencies(make_case(BIG, gpu=True), profiled=1.51),
     "TR909": make_case(BIG, gap_ns=-1_000_000),
-    "TR910": in_share_of_its_roofs(0.94),
-    "TR911": make_case(BIG, ceilings=beside_others(0.11)),
-    "TR912": make_case(BIG, ceilings=msgspec.structs.replace(CEILINGS, extent="quick", band=15)),
 }
 
 NEGATIVE: dict[str, Case] = {
@@ -161,7 +146,4 @@ NEGATIVE: dict[str, Case] = {
     "TR908": latencies(make_case(BIG, gpu=True), profiled=1.49),
     # The remainder is as large, but the profile shows gaps: HO501 speaks of them.
     "TR909": make_case(BIG, gap_ns=1_000_000),
-    "TR910": in_share_of_its_roofs(0.96),
-    "TR911": make_case(BIG, ceilings=beside_others(0.09)),
-    "TR912": make_case(BIG),
 }

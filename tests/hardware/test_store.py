@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import functools
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -13,7 +10,7 @@ import pytest
 from trtprof.base.errors import UsageError
 from trtprof.base.records import Ceilings, Device, LiveGpu, Measurement, Roof
 from trtprof.hardware import store
-from trtprof.hardware.store import default_cache_dir, load_or_calibrate, of_gpu, runtime_version
+from trtprof.hardware.store import default_cache_dir, of_gpu, runtime_version
 
 DEVICE = Device(name="Fake (R) CPU @ 3 GHz", kind="cpu", cores=2, memory_bytes=1 << 33, cache_bytes=1 << 20)
 ROOF = Roof(
@@ -48,87 +45,23 @@ class Bench:
         )
 
 
-class Due:
-    """Stands in for `calibrate`: says what it was asked for."""
-
-    def __init__(self, *others_cpus: float) -> None:
-        self.others = list(others_cpus)
-        self.quick: list[bool] = []
-
-    def __call__(self, threads: int, *, quick: bool = False, **_named: object) -> Ceilings:
-        self.quick.append(quick)
-        extent: Literal["full", "quick"] = "quick" if quick else "full"
-        others = self.others[min(len(self.quick), len(self.others)) - 1]
-        found = Bench()(threads)
-        return msgspec.structs.replace(
-            found, extent=extent, cpus=2, others_cpus=others, launch_ns=float(len(self.quick))
-        )
-
-
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Callable[..., Ceilings]]:
-    """What a run gets of a host with so many CPUs in use by others now, and what is measured there."""
-
-    def of(due: Due, now: float | None = 0.0) -> Callable[..., Ceilings]:
-        monkeypatch.setattr(store, "calibrate", due)
-        monkeypatch.setattr(store, "others_cpus_now", lambda: now)
-        return functools.partial(load_or_calibrate, 2, cache_dir=tmp_path, device=DEVICE, runtime="1.2.3")
-
-    return of
-
-
-def test_the_first_run_takes_a_quick_set_until_a_full_one_is_asked_for(host: Any) -> None:
-    due = Due(0.0)
-    ceilings = host(due)
-    said: list[str] = []
-    assert ceilings().extent == "quick"
-    assert ceilings(progress=said.append).cached
-    assert said[-1].startswith("a quick set of ceilings")
-    assert "`trtprof calibrate` measures a full one" in said[-1]
-    assert ceilings(recalibrate=True).extent == "full"
-    assert (ceilings().extent, ceilings().cached) == ("full", True)
-    assert due.quick == [True, False]
-
-
-@pytest.mark.parametrize("full", [False, True])
-def test_ceilings_measured_beside_others_are_measured_again_when_it_is_quiet(host: Any, *, full: bool) -> None:
-    due, said = Due(1.4, 0.05), list[str]()
-    host(due)(recalibrate=full)
-    # As long as others are there nothing better can be had, and the doubt is said.
-    kept = host(due, now=1.0)(progress=said.append)
-    assert (kept.cached, kept.disturbed) == (True, True)
-    assert "while others kept 1.4 CPUs busy" in said[-1]
-    assert host(due, now=None)().disturbed
-    again = host(due)(progress=said.append)
-    assert (again.cached, again.disturbed, again.extent) == (False, False, "full" if full else "quick")
-    assert "now it is quiet" in said[-1]
-    assert host(due)() == msgspec.structs.replace(again, cached=True)
-    assert due.quick == [not full, not full]
-
-
-def test_a_busier_measurement_does_not_replace_a_quieter_one(host: Any) -> None:
-    due, said = Due(0.5, 1.4), list[str]()
-    host(due)()
-    held = host(due)(progress=said.append)
-    assert (held.others_cpus, held.cached) == (0.5, True)
-    assert "the ceilings that are kept stay" in said[-1]
-    assert host(due, now=2.0)().others_cpus == 0.5
-
-
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
 
 
 def load(
-    bench: Bench, folder: Path, threads: int = 2, *, said: list[str] | None = None, recalibrate: bool = False,
-    device: Device = DEVICE, runtime: str = "1.2.3",
+    bench: Bench, folder: Path, threads: int = 2, *, said: list[str] | None = None, device: Device = DEVICE,
+    runtime: str = "1.2.3",
 ) -> Ceilings:  # fmt: skip
-    progress = said.append if said is not None else None
-    return load_or_calibrate(
-        threads, recalibrate=recalibrate, cache_dir=folder, progress=progress, device=device, runtime=runtime,
-        measure=bench,
-    )  # fmt: skip
+    """What is kept, else what the bench measures, which is kept from then on."""
+    say = said.append if said is not None else print
+    shelf = store.of_host(threads, cache_dir=folder, device=device, runtime=runtime)
+    held = shelf.read(say)
+    if held is None:
+        held = bench(int(shelf.key["threads"]))
+        shelf.write(held, say)
+    return held
 
 
 def files(folder: Path) -> list[Path]:
@@ -142,18 +75,9 @@ def test_the_second_call_reads_what_the_first_measured(bench: Bench, tmp_path: P
     assert bench.calls == [2]
     assert not first.cached
     assert second == msgspec.structs.replace(first, cached=True)
-    assert "2026-11-20" in said[-1]
-    assert "--recalibrate" in said[-1]
+    assert said == []
     (path,) = files(tmp_path / "new" / "folder")
     assert path.name.startswith("ceilings-fake-r-cpu-3-ghz-2t-")
-
-
-def test_recalibrate_measures_again_and_replaces(bench: Bench, tmp_path: Path) -> None:
-    load(bench, tmp_path)
-    again = load(bench, tmp_path, recalibrate=True)
-    assert (again.launch_ns, again.cached) == (1002.0, False)
-    assert load(bench, tmp_path).launch_ns == 1002.0
-    assert len(files(tmp_path)) == 1
 
 
 def test_threads_runtime_and_shape_are_kept_apart(bench: Bench, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from trtprof.base import run_folder
 from trtprof.base.records import Capture, Ceilings, Device, Engine, Layer, LayersBasis, Roof, Source
 from trtprof.base.run_folder import Request, RunFolder
 from trtprof.base.undisturbed import LayerTimes, estimate_from_layers, known_share
-from trtprof.base.units import format_ns, format_percent
+from trtprof.base.units import format_ns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,8 +33,7 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
     capture = folder.read(run_folder.CAPTURE, Capture)
     kept = folder.read(run_folder.CEILINGS, Ceilings)
     speed = _speed(kept, capture)
-    stream = _stream(kept, capture)
-    ceilings = _at_speed(kept, min(speed, 1.0), stream)
+    ceilings = _raised(kept, (1 + kept.band / 100) * max(speed, 1.0))
     kernels = folder.table(run_folder.KERNELS)
     kept_iterations = capture.undisturbed_iterations
     matched, fates = match_layers(source.nodes, layers_as_run(engine.layers, capture.inputs, capture.runtime_shapes))
@@ -72,7 +70,7 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         else alignment.inference_ns - medians_ns - unattributed_ns,
         # What the profiler does behind the event of a kernel lies between that and the next.
         gap_ns=max(alignment.gap_ns - round(scale * ceilings.profiler_gap_ns * alignment.gaps), 0),
-        notes=tuple(_notes(capture, ceilings, scale, speed, stream, alignment.basis)),
+        notes=tuple(_notes(capture, ceilings, scale, alignment.basis)),
         timeline=timeline_of_kernels(
             kernels[kernels["iteration"].isin(kept_iterations)] if kept_iterations else kernels
         ),
@@ -120,43 +118,27 @@ def _profiler_overheads(layers: Sequence[Layer], launches: Mapping[str, float], 
 
 
 def _speed(ceilings: Ceilings, capture: Capture) -> float:
-    """Speed of the machine around the run over that at calibration; 1 where nothing was probed."""
+    """Speed of a core around the run over that at calibration; 1 where nothing was probed."""
     if not capture.probe_ns or ceilings.probe_ns <= 0:
         return 1.0
-    return ceilings.probe_ns / statistics.median(capture.probe_ns)
+    return ceilings.probe_ns / min(capture.probe_ns)
 
 
-def _stream(ceilings: Ceilings, capture: Capture) -> float:
-    """DRAM bandwidth of an Add around the run, at best, over that at calibration; 1 where nothing was probed."""
-    calibrated = ceilings.attainable.dram_out_of_place_bytes_per_s.get("add", 0.0)
-    if not capture.stream_bytes_per_s or calibrated <= 0:
-        return 1.0
-    return max(capture.stream_bytes_per_s) / calibrated
+def _raised(ceilings: Ceilings, factor: float) -> Ceilings:
+    """Ceilings with all rates higher, and floors lower, by a factor: what the device may reach, so that bounds hold."""
 
-
-def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
-    """Ceilings as attainable while the run was made; no DRAM bandwidth is above the best that was ever measured."""
-    roof = ceilings.attainable
-
-    best = ceilings.best.dram_bytes_per_s
-
-    def scaled(rates: Mapping[str, float]) -> dict[str, float]:
-        return {name: rate * speed for name, rate in rates.items()}
+    def roof(of: Roof) -> Roof:
+        rates = {
+            name: {key: one * factor for key, one in rate.items()} if isinstance(rate, dict) else rate * factor
+            for name, rate in msgspec.structs.asdict(of).items()
+        }
+        return msgspec.convert(rates, Roof)
 
     return msgspec.structs.replace(
         ceilings,
-        attainable=Roof(
-            tensor_flops_per_s=scaled(roof.tensor_flops_per_s),
-            vector_flops_per_s=scaled(roof.vector_flops_per_s),
-            special_per_s=scaled(roof.special_per_s),
-            dram_bytes_per_s=min(roof.dram_bytes_per_s * stream, best),
-            dram_out_of_place_bytes_per_s={
-                pattern: min(rate * stream, best) for pattern, rate in roof.dram_out_of_place_bytes_per_s.items()
-            },
-            cache_bytes_per_s=roof.cache_bytes_per_s * speed,
-        ),
-        launch_ns=ceilings.launch_ns / speed,
-        call_ns=ceilings.call_ns / speed,
+        best=roof(ceilings.best),
+        attainable=roof(ceilings.attainable),
+        launch_ns=ceilings.launch_ns / factor,
     )
 
 
@@ -190,21 +172,11 @@ _BASIS_NOTES = {
 }
 
 
-def _notes(
-    capture: Capture, ceilings: Ceilings, scale: float, speed: float, stream: float, basis: LayersBasis
-) -> Iterable[str]:
+def _notes(capture: Capture, ceilings: Ceilings, scale: float, basis: LayersBasis) -> Iterable[str]:
     if basis in _BASIS_NOTES:
         yield _BASIS_NOTES[basis]
-    if speed < 1:
-        yield (
-            f"the machine ran at {format_percent(speed)} of the speed at which its ceilings were measured: "
-            "peaks and cache bandwidth that count as attainable are scaled by it"
-        )
-    if stream != 1:
-        yield (
-            f"memory streamed at {format_percent(stream)} of the bandwidth at which its ceilings were measured: "
-            "DRAM bandwidth that counts as attainable is scaled by it"
-        )
+    if ceilings.band:
+        yield f"bounds are computed with ceilings {ceilings.band} % above those measured: sets differ by that much"
     if capture.clock_resolution_ns > 1:
         yield f"the profiler's clock steps by {format_ns(capture.clock_resolution_ns)}; medians are interpolated"
     if ceilings.profiler_ns:

@@ -37,7 +37,7 @@ from trtprof.diagnose import JUDGE, Case, Judge
 from trtprof.diagnose.ledger import build_ledger
 from trtprof.diagnose.plugin import candidates, no_candidates
 from trtprof.diagnose.products import tf32_off
-from trtprof.diagnose.rank import diagnose, verdict, withheld
+from trtprof.diagnose.rank import bound_reason, diagnose, verdict, withheld
 from trtprof.expected import expect
 
 
@@ -148,6 +148,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> recor
         unsupported=_unsupported(rows, layers_ns + evidence.unattributed_ns, "" if engine.own else backend.name),
         captured_ns=evidence.captured_ns,
         speed=evidence.speed,
+        bound_reason=bound_reason(case, findings),
         cpu_use=evidence.cpu_use,
         kernels_unattributed=evidence.unattributed,
         engine=None if spec is None else document.facts,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from trtprof.base.records import Roof
 
@@ -22,9 +22,15 @@ def peak_flops(peaks: Mapping[str, float], dtype: str, slower: Mapping[str, floa
         peaks: By dtype.
         dtype: What is computed with.
     """
-    while dtype != "fp32" and not peaks.get(dtype):
-        dtype = _WIDER.get(dtype, "fp32")
+    dtype = wider(dtype, [known for known in peaks if peaks[known]])
     return (slower or {}).get(dtype) or peaks[dtype]
+
+
+def wider(dtype: str, known: Collection[str]) -> str:
+    """The type, the next wider one that is known, or fp32."""
+    while dtype != "fp32" and dtype not in known:
+        dtype = _WIDER.get(dtype, "fp32")
+    return dtype
 
 
 def special_rate(roof: Roof, function: str) -> float:

@@ -197,6 +197,7 @@ def merge_rounds(rounds: Sequence[Round], inputs: tuple[InputTensor, ...], other
         threads=rounds[0].answer.facts.threads,
         inputs=inputs,
         clock_resolution_ns=ort_profile.CLOCK_RESOLUTION_NS,
+        probe_ns=tuple(one.answer.probe_ns for one in rounds),
         cpu_use=use,
         undisturbed_iterations=tuple(undisturbed.tolist()) if trusted else None,
         runtime_shapes=rounds[-1].profile.shapes,

@@ -95,13 +95,9 @@ def _of_cpu(
         return _kept(shelf, f"{host.name} at {count} thread{'s' * (count != '1')}", f"--threads {count}"), shelf, {}
     with progress:
         progress.stage("ceilings")
-        found = store.load_or_calibrate(
-            threads,
-            recalibrate=True,
-            progress=progress.detail,
-            device=host,
-            measure=lambda count: measured(count, progress=progress.detail, seconds=seconds, device=host),
-        )
+        kept = shelf.read(progress.detail)
+        found = measured(threads, progress=progress.detail, seconds=seconds, device=host, held=kept)
+        shelf.write(found, progress.detail)
     return found, shelf, {}
 
 

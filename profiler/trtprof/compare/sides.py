@@ -327,10 +327,8 @@ def _speed(one: LoadedRun, *, clean: bool) -> float | None:
 
 def _memory_speed(one: LoadedRun, *, clean: bool) -> float | None:
     clocks = one.run.clocks if clean else one.run.clocks_profiled or one.run.clocks
-    if clocks is not None and clocks.memory_clock_mhz is not None:
-        return clocks.memory_clock_mhz.median
-    streams = one.capture.stream_bytes_per_s if one.capture else ()
-    return statistics.fmean(streams[:2] if clean else streams[-2:]) if streams else None
+    spread = clocks.memory_clock_mhz if clocks is not None else None
+    return spread.median if spread is not None else None
 
 
 def probe_noise(runs: Runs) -> float:

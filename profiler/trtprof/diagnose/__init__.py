@@ -54,15 +54,11 @@ class Thresholds(NamedTuple):
         unpriced: Share of latency without a price from which no verdict is given: what is slow may well be in it.
         above_roof: Measured / ideal under which a kernel is too fast to be counted right; the
             ceilings repeat to within 3 %.
-        above_roof_limit: Share of the time of all layers in such kernels from which there is no verdict, and kept
-            ceilings are measured again: as much as makes a finding critical (``critical_share``).
+        above_roof_limit: Share of the time of all layers in such kernels from which there is no verdict, as
+            much as makes a finding critical (``critical_share``).
         speed: Speed of the machine over that at calibration under which its ceilings need a word.
-        speed_limit: The same from which down there is no verdict: ceilings that are scaled by half and more are no
-            better than a guess of who else had the cores (``explains``).
         probe_drift: Slowest over fastest speed probe of one run from which its two measurements
             were not made on the same machine, so to speak.
-        busy_limit: Share of the CPUs that others took while the ceilings were measured from which there is no
-            verdict: half of the machine was not there, as at half of its speed (``speed_limit``).
         noise_cv: Standard deviation over mean of the latency from which small findings are doubtful, where the system
             does not report who else used the CPUs.
         p99: 99th percentile over median of the latency from which the median is doubtful.
@@ -84,8 +80,7 @@ class Thresholds(NamedTuple):
         warning_share: Share of latency from which a finding is a warning.
         critical_share: Share of latency from which a finding is critical.
         doubt: What confidence is multiplied by for an inferred match, and again for noise, for a
-            datasheet, a quick set or a busy machine in place of ceilings measured in full and alone, and for a
-            profile of one inference.
+            datasheet, or a busy machine, in place of ceilings measured alone, and for a profile of one inference.
         cheaper_fix: Share of a plugin's net gain that a cheaper fix must be predicted to bring to be tried first:
             what is left then, at most 30 %, is within what healthy kernels of one class differ by (0.7 to 1).
         explains: Share of what a layer lost that a cause must explain by its price to be named for the layer: a layer
@@ -138,9 +133,7 @@ class Thresholds(NamedTuple):
     clock_moved: records.Fraction = 0.05
     clock_held: records.Fraction = 0.1
     speed: records.Fraction = 0.9
-    speed_limit: records.Fraction = 0.5
     probe_drift: AtLeastOne = 1.15
-    busy_limit: records.Fraction = 0.5
     warning_share: records.Fraction = 0.05
     critical_share: records.Fraction = 0.25
     doubt: records.Fraction = 0.8

@@ -67,7 +67,7 @@ def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str
             confidence *= case.thresholds.doubt
         if case.noisy or (case.gpu and case.profiled.n == 1):
             confidence *= case.thresholds.doubt
-        if case.from_datasheet or case.ceilings.extent == "quick" or case.ceilings.disturbed:
+        if case.from_datasheet or case.ceilings.disturbed:
             confidence *= case.thresholds.doubt
     trust = claim.kind == "trust"
     remedy = Remedy(claim.remedy) if trust else remedy_of(case, found.code, claim.remedy, layers)
@@ -111,6 +111,24 @@ def withheld(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.kind == "trust" and finding.severity == "critical")
 
 
+def bound_reason(case: Case, findings: Iterable[Finding]) -> str:
+    """Why no bound is shown; empty where it holds."""
+    measured, ceilings = case.latency.headline_ns, case.ceilings
+    if not case.gpu and 0 < measured < case.attainable_ns:
+        return (
+            f"the bound, {format_ns(case.attainable_ns)}, is above the measured latency, {format_ns(measured)}: "
+            "the work is counted too high, or the ceilings were measured too low"
+        )
+    if beaten := [one for one in withheld(findings) if one.code == "TR901"]:
+        return f"{beaten[0].brief}: their work is counted too high, or the ceilings are not those of this device"
+    if ceilings.disturbed:
+        return (
+            f"other processes used {ceilings.others_cpus:.1f} of {ceilings.cpus} CPUs while the ceilings were "
+            "measured; they are measured again when the machine is quiet"
+        )
+    return ""
+
+
 def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
     """One sentence: how far from the roof, and the first cause; what is lacking is said behind it."""
     findings = tuple(findings)
@@ -141,6 +159,8 @@ def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
     head = f"{format_percent(attainable_ns / measured)} of what {roof}"
     if unpriced >= case.thresholds.min_share:
         head = f"at least {head} ({format_percent(unpriced)} of latency has no price)"
+    if reason := bound_reason(case, findings):
+        head = f"no bound: {reason}"
     if not case.end_to_end:
         what = "as captured, with the profiler attached" if case.latency.n else "of the layers alone, not end to end"
         head = f"{what}: {head}"

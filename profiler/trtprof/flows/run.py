@@ -16,7 +16,7 @@ import msgspec
 from trtprof import __version__
 from trtprof.base import run_folder
 from trtprof.base.errors import CaptureError, MissingError, UsageError
-from trtprof.base.records import SCHEMA_VERSION, Backend, Device, Run, Source
+from trtprof.base.records import SCHEMA_VERSION, Backend, Source
 from trtprof.base.run_folder import Request, RunFolder
 from trtprof.base.scratch import scratch_folder
 from trtprof.diagnose.config import KEPT, kept
@@ -116,8 +116,6 @@ def _in_folder(
                 count_kernels(captured, *flagged(analysed(folder), options.gpu.confirm))
     progress.stage("analysis")
     run = analysed(folder)
-    if not folder.has(run_folder.GPU) and _beaten(run):
-        run = _recalibrated(folder, run, progress)
     save_report(folder, run)
     progress.detail(run.verdict)
     return folder if place.target == folder.path else run_folder.replace(folder, place.target)
@@ -141,29 +139,6 @@ def session_of(loaded: LoadedModel, scratch: Path, threads: int = 0, tuning: Ses
     file, external = named_file(loaded, scratch)
     beside = str(external) if external is not None and file != loaded.path.resolve() else ""
     return SessionRequest(model=str(file), threads=threads, external_data=beside, tuning=tuning)
-
-
-def _beaten(run: Run) -> bool:
-    """Whether ceilings are disproved by the run, and a full set measured now may not be."""
-    from trtprof.diagnose.rank import withheld
-
-    ceilings = run.ceilings
-    better = ceilings.cached or (ceilings.extent == "quick" and not ceilings.disturbed)
-    return better and any(finding.code == "TR901" for finding in withheld(run.findings))
-
-
-def _recalibrated(folder: RunFolder, run: Run, progress: Progress) -> Run:
-    """The same run under ceilings measured now; what is kept for later runs is replaced."""
-    from trtprof.hardware.store import load_or_calibrate
-
-    which = "the kept" if run.ceilings.cached else "a quick set of"
-    progress.detail(f"layers were faster than {which} ceilings allow: a full set is measured")
-    progress.stage("ceilings")
-    device = folder.read(run_folder.DEVICE, Device)
-    measured = load_or_calibrate(run.ceilings.threads, recalibrate=True, progress=progress.detail, device=device)
-    folder.write(run_folder.CEILINGS, measured)
-    progress.stage("analysis")
-    return analysed(folder)
 
 
 def _request(options: RunOptions, source: Source) -> Request:

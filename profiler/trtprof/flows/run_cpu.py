@@ -11,7 +11,6 @@ import numpy as np
 from trtprof.base import run_folder
 from trtprof.base.output_file import copy_file, replaced
 from trtprof.base.progress import Line, Progress
-from trtprof.base.records import Device
 from trtprof.base.units import format_ns
 from trtprof.capture import launch
 from trtprof.capture import ort_profile as profiles
@@ -21,9 +20,8 @@ from trtprof.capture.workers.ort_cpu import GRAPH_FILE, CpuRound, WorkerRequest,
 from trtprof.engine.onnxruntime import ENGINE_GRAPH, session_engine
 from trtprof.flows.job import Job
 from trtprof.flows.options import RunOptions
-from trtprof.hardware import store
-from trtprof.hardware.calibrate import resolve_threads
-from trtprof.hardware.device import host_cpu
+from trtprof.hardware.calibrate import Calibration, needed_ceilings
+from trtprof.hardware.device import host_cpu, resolve_threads
 from trtprof.runtime.ort_session import ScheduledNode, SessionRequest, name_layers
 
 
@@ -32,12 +30,27 @@ def run_on_cpu(job: Job) -> None:
     device = host_cpu()
     threads = resolve_threads(job.options.threads, device)
     job.folder.write(run_folder.DEVICE, device)
-    _capture(job, msgspec.structs.replace(job.session, threads=threads))
-    _ceilings(job, device, threads)
+    calibration = Calibration(
+        threads,
+        needed_ceilings(node.work for node in job.source.nodes),
+        recalibrate=job.options.recalibrate,
+        progress=job.progress.detail,
+        device=device,
+    )
+    with calibration:
+        kept = job.folder.has(run_folder.CEILINGS) and not job.options.recalibrate
+        job.progress.stage("ceilings")
+        if kept:
+            job.progress.detail("kept from before")
+        else:
+            calibration.round()
+        _capture(job, msgspec.structs.replace(job.session, threads=threads), None if kept else calibration)
+        if not kept:
+            job.folder.write(run_folder.CEILINGS, calibration.finish())
 
 
-def _capture(job: Job, session: SessionRequest) -> None:
-    """Time the model, and keep the session that was profiled as the engine: its layers' names are the profile's."""
+def _capture(job: Job, session: SessionRequest, calibration: Calibration | None) -> None:
+    """Time the model between rounds of calibration, and keep the session that was profiled as the engine."""
     folder, progress = job.folder, job.progress
     progress.stage("capture")
     if folder.has(run_folder.CAPTURE) and folder.has(run_folder.ENGINE):
@@ -59,6 +72,8 @@ def _capture(job: Job, session: SessionRequest) -> None:
         profile = profiles.read_profile(Path(answer.profile), len(profiled.latency_ns), scheduled)
         Path(answer.profile).unlink()
         rounds.append(Round(answer, clean, profiled, profile, time.monotonic() - started))
+        if calibration is not None:
+            calibration.round()
         if len(rounds) == 1:
             median, count = format_ns(float(np.median(clean.latency_ns))), len(clean.latency_ns)
             progress.note(f"first estimate: {median} (p50 of {count:,} inference{'s' * (count > 1)})")
@@ -113,13 +128,3 @@ def _run_round(
 def _with_time_left(say: Progress, later_s: float) -> Progress:
     """What a process says, with the time that those behind it will take."""
     return lambda text: say(Line(text, text.left_s + later_s) if isinstance(text, Line) else text)
-
-
-def _ceilings(job: Job, device: Device, threads: int) -> None:
-    again, progress = job.options.recalibrate, job.progress
-    progress.stage("ceilings")
-    if job.folder.has(run_folder.CEILINGS) and not again:
-        progress.detail("kept from before")
-        return
-    ceilings = store.load_or_calibrate(threads, recalibrate=again, progress=progress.detail, device=device)
-    job.folder.write(run_folder.CEILINGS, ceilings)

@@ -17,10 +17,10 @@ class MeasureRequest(msgspec.Struct, frozen=True, kw_only=True):
     cache_bytes: int  # Last-level cache that these threads reach together, 0 when unknown
     memory_bytes: int  # Memory that the process may use, 0 when unknown
     with_profiler: bool = True  # Measure also what the runtime's profiler adds
-    quick: bool = False  # A quick set: one working set a level of memory, shorter samples, and fewer of the floors
+    needed: tuple[str, ...] = ()  # Of a quick set: the ceilings to measure, floors too; empty for a full set
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class Measured(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The readings of one thread count, keyed as `Ceilings.measurements` is."""
 
     threads: int

@@ -114,6 +114,60 @@ def floor_reading(values: Sequence[float], what: str) -> Reading:
     return Reading(statistics.median(values), relative_spread(values), len(values), what)
 
 
+class Race:
+    """Which task is the best way to each ceiling, and to every part of one."""
+
+    def __init__(
+        self, tasks: Sequence[Task], measure: Callable[[Task], float | None], longest_ns: float = LONGEST_NS
+    ) -> None:
+        """See `race`."""
+        self._tasks, self._measure, self._longest_ns = tasks, measure, longest_ns
+        self._rates: dict[Task, list[float]] = {}
+        self._groups: dict[str, list[Task]] = {}
+        for task in tasks:
+            for key in dict.fromkeys((task.ceiling, task.part or task.ceiling)):
+                self._groups.setdefault(key, []).append(task)
+
+    def first(self) -> None:
+        """Time every task once."""
+        for task in self._tasks:
+            best = max((rate for repeats in self._resolved(task.ceiling).values() for rate in repeats), default=0.0)
+            if not best or task.amount / best * 1e9 <= self._longest_ns:
+                self._run(task)
+
+    def again(self, seconds_left: Callable[[], float] = lambda: 1.0) -> bool:
+        """Time those that may still win once more, as far as there is time; whether there are any."""
+        chosen = {task for key in self._groups for task in _contenders(self._resolved(key))}
+        for task in (task for task in self._tasks if task in chosen):
+            if seconds_left() <= 0:
+                break
+            self._run(task)
+        return bool(chosen)
+
+    def settle(self) -> None:
+        """A single repeat says nothing about its spread: every winner gets a second."""
+        for key in self._groups:
+            while found := self._resolved(key):
+                winner = _winner(found)
+                if len(found[winner]) > 1:
+                    break
+                self._run(winner)
+                if len(self._rates[winner]) < 2:
+                    break
+
+    def readings(self) -> dict[str, Reading]:
+        """The best rate of every ceiling and of every part of one, as far as they could be resolved."""
+        return {key: _reading(found) for key in self._groups if (found := self._resolved(key))}
+
+    def _run(self, task: Task) -> None:
+        net = self._measure(task)
+        if net is not None and net > 0:
+            self._rates.setdefault(task, []).append(task.amount / net * 1e9)
+
+    def _resolved(self, key: str) -> dict[Task, list[float]]:
+        return {task: self._rates[task] for task in self._groups[key] if task in self._rates}
+
+
 def race(
     tasks: Sequence[Task],
     measure: Callable[[Task], float | None],
@@ -128,44 +182,12 @@ def race(
         longest_ns: A task that should take longer than this at the best rate so far is left out, unless its ceiling has
             no reading yet.
     """
-    groups: dict[str, list[Task]] = {}
-    for task in tasks:
-        for key in dict.fromkeys((task.ceiling, task.part or task.ceiling)):
-            groups.setdefault(key, []).append(task)
-    rates: dict[Task, list[float]] = {}
-
-    def run(task: Task) -> None:
-        net = measure(task)
-        if net is not None and net > 0:
-            rates.setdefault(task, []).append(task.amount / net * 1e9)
-
-    def resolved(key: str) -> dict[Task, list[float]]:
-        return {task: rates[task] for task in groups[key] if task in rates}
-
-    for task in tasks:
-        best = max((rate for repeats in resolved(task.ceiling).values() for rate in repeats), default=0.0)
-        if best and task.amount / best * 1e9 > longest_ns:
-            continue
-        run(task)
-    while seconds_left() > 0:
-        chosen = {task for key in groups for task in _contenders(resolved(key))}
-        if not chosen:
-            break
-        for task in (task for task in tasks if task in chosen):
-            if seconds_left() <= 0:
-                break
-            run(task)
-    # A single repeat says nothing about its spread: every winner gets a second, late or not.
-    for key in groups:
-        while found := resolved(key):
-            winner = _winner(found)
-            if len(found[winner]) > 1:
-                break
-            before = len(rates[winner])
-            run(winner)
-            if len(rates[winner]) == before:
-                break
-    return {key: _reading(found) for key in groups if (found := resolved(key))}
+    found = Race(tasks, measure, longest_ns)
+    found.first()
+    while seconds_left() > 0 and found.again(seconds_left):
+        pass
+    found.settle()
+    return found.readings()
 
 
 def _contenders(found: dict[Task, list[float]]) -> list[Task]:

@@ -13,10 +13,11 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -28,6 +29,7 @@ from trtprof.hardware import _fit
 from trtprof.hardware._exchange import FLOOR_SECONDS, Measured, MeasureRequest
 from trtprof.hardware._fit import Reading, Task
 from trtprof.hardware._workloads import (
+    DTYPE_OF,
     Array,
     Graph,
     Workload,
@@ -36,6 +38,7 @@ from trtprof.hardware._workloads import (
     memory_workloads,
     numpy_workloads,
     probe,
+    quick_workloads,
     special_workloads,
     vector_workloads,
 )
@@ -50,8 +53,7 @@ UNKNOWN_CACHE = 32 << 20  # Stands in for a last-level cache of unknown size whe
 
 SAMPLE_SECONDS = 0.02  # Time spent on one repeat of one workload
 
-QUICK_SAMPLE_SECONDS = 0.006
-QUICK_LONGEST_NS = 15e6  # The same of a quick set, and `_fit.LONGEST_NS` of one
+QUICK_LONGEST_NS = 15e6  # `_fit.LONGEST_NS` of a quick set
 
 MIN_RUNS = 3
 CHAIN = (64, 512)  # Lengths of the chains whose difference is the launch floor
@@ -68,8 +70,6 @@ FLOOR_INPUTS = (2, 3, 5, 8, 12, 18, 25, 32)
 to whole microseconds averages out."""
 
 QUICK_FLOOR_INPUTS = (2, 12, 32)
-SECOND_FLOOR_SECONDS = 1.5  # About what the floors of a quick set take, each of the two times
-
 FLOOR_REPEATS = 3
 
 PROBES = 3  # Speed probes before the ceilings, and as many after them: their spread shows a clock that drifted
@@ -77,56 +77,108 @@ PROBES = 3  # Speed probes before the ceilings, and as many after them: their sp
 
 def measure(request: MeasureRequest, progress: Progress = unheard) -> Measured:
     """Measure every ceiling and floor at one thread count; ``progress`` is told once a second."""
-    import onnxruntime
-
     progress(Line("the floors of a node and of a call", request.seconds + FLOOR_SECONDS * request.with_profiler))
-    began = time.monotonic()
-    clock_before = clock_mhz()
-    busy_before, own_before = busy_seconds(), time.process_time()
+    watch = _Watch()
     with scratch_folder() as folder:
-        bench = _Bench(request.threads, folder, quick=request.quick)
-        probes = [probe_ns(request.threads) for _ in range(PROBES)]
-        floors = bench.floors(with_profiler=request.with_profiler, repeats=1 if request.quick else FLOOR_REPEATS)
-        bench.empty_call_ns = floors["call"].value + floors["launch"].value
+        bench = _Bench(request.threads, folder)
+        probes = [probe_ns() for _ in range(PROBES)]
+        floors = bench.floors(with_profiler=request.with_profiler, repeats=FLOOR_REPEATS)
 
         deadline = time.monotonic() + request.seconds
         native = [t for t in (TensorProto.FLOAT16, TensorProto.BFLOAT16) if bench.computes_in(t)]
         cached, beyond = _ladder(request)
-        by_name = {load.task: load for load in _workloads(request, cached, beyond, native)}
+        by_name = {load.task: load for load in _workloads(cached, beyond, native)}
         count = Count(progress, f"timings of {len(by_name)} workloads")
         timings = itertools.count(1)
 
         def timed(task: Task) -> float | None:
-            count.tell(next(timings), end=deadline + SECOND_FLOOR_SECONDS * request.quick)
+            count.tell(next(timings), end=deadline)
             return bench.net_ns(by_name[task])
 
-        readings = _fit.race(
-            list(by_name),
-            timed,
-            lambda: deadline - time.monotonic(),
-            longest_ns=QUICK_LONGEST_NS if request.quick else _fit.LONGEST_NS,
+        readings = _fit.race(list(by_name), timed, lambda: deadline - time.monotonic())
+        probes += [probe_ns() for _ in range(PROBES)]
+    watch.pause()
+    return watch.measured(request, {**readings, **floors}, probes, max(beyond), bench.clock())
+
+
+def measure_in_rounds(lines: Iterator[bytes]) -> Iterator[Measured]:
+    """What is needed, measured in a short round for each line, the first of which is the request; readings so far."""
+    request = msgspec.json.decode(next(lines), type=MeasureRequest)
+    with scratch_folder() as folder:
+        bench, watch = _Bench(request.threads, folder), _Watch()
+        cached, beyond = _ladder(request)
+        loads = [load for load in quick_workloads(cached[-2:][0], beyond[0]) if load.task.ceiling in request.needed]
+        given: dict[str, Reading] = {}
+        for element_type, dtype in DTYPE_OF.items():
+            name = f"tensor {dtype}"
+            if name in request.needed and element_type in _SELDOM and not bench.computes_in(element_type):
+                loads = [load for load in loads if load.task.ceiling != name]
+                given[name] = Reading(0.0, 0.0, 1, "the runtime computes it in another type")
+        by_name = {load.task: load for load in loads}
+        race = _fit.Race(list(by_name), lambda task: bench.net_ns(by_name[task]), QUICK_LONGEST_NS)
+        probes = [probe_ns()]
+        if "launch" in request.needed:
+            given |= bench.floors(with_profiler=request.with_profiler, repeats=1, inputs=QUICK_FLOOR_INPUTS)
+        race.first()
+        for number in itertools.count():
+            watch.pause()
+            yield watch.measured(request, {**race.readings(), **given}, probes, beyond[0], bench.clock())
+            if next(lines, None) is None:
+                return
+            watch.go_on()
+            probes.append(probe_ns())
+            if number < _MOST_ROUNDS:
+                race.again()
+
+
+_SELDOM = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+"""Types that the runtime computes in on some CPUs."""
+
+_MOST_ROUNDS = 4
+
+
+class _Watch:
+    """How long it measured, and what others did meanwhile; what lies between rounds is left out."""
+
+    def __init__(self) -> None:
+        self._seconds = self._others = 0.0
+        self._told = True
+        self._clock = clock_mhz()
+        self.go_on()
+
+    def go_on(self) -> None:
+        self._began = time.monotonic(), time.process_time(), busy_seconds()
+
+    def pause(self) -> None:
+        began, own_before, busy_before = self._began
+        self._seconds += time.monotonic() - began
+        busy, own = busy_seconds(), time.process_time() - own_before
+        # Some containers tell of no CPU at all that it is busy.
+        self._told &= busy is not None and busy_before is not None and busy - busy_before > own / 2
+        self._others += max((busy or 0.0) - (busy_before or 0.0) - own, 0.0)
+
+    def measured(
+        self,
+        request: MeasureRequest,
+        readings: dict[str, Reading],
+        probes: Sequence[float],
+        working_set: int,
+        clock: float | None,
+    ) -> Measured:
+        """The readings with all that was seen beside them."""
+        import onnxruntime
+
+        # The ceilings are the best of their repeats, and so is the speed that they were reached at.
+        probe = Reading(min(probes), _fit.relative_spread(probes), len(probes), "MatMul 256x256x256, 1 thread")
+        return Measured(
+            threads=request.threads,
+            runtime=str(onnxruntime.__version__),
+            readings={**readings, "probe": probe},
+            working_set=working_set,
+            seconds=self._seconds,
+            others_cpus=self._others / self._seconds if self._told else None,
+            clocks_mhz=_known(before=self._clock, during=clock, after=clock_mhz()),
         )
-        if request.quick:
-            # Apart in time from the first, so that no single slow moment decides.
-            floors = bench.floors(with_profiler=request.with_profiler, repeats=1)
-        probes += [probe_ns(request.threads) for _ in range(PROBES)]
-    # The ceilings are the best of their repeats, and so is the speed that they were reached at.
-    spread = _fit.relative_spread(probes)
-    floors["probe"] = Reading(min(probes), spread, len(probes), "MatMul 512x512x512")
-    seconds = time.monotonic() - began
-    busy_after, own = busy_seconds(), time.process_time() - own_before
-    others = None
-    if busy_before is not None and busy_after is not None:
-        others = max(busy_after - busy_before - own, 0.0) / seconds
-    return Measured(
-        threads=request.threads,
-        runtime=str(onnxruntime.__version__),
-        readings={**readings, **floors},
-        working_set=max(beyond),
-        seconds=seconds,
-        others_cpus=others,
-        clocks_mhz=_known(before=clock_before, during=bench.clock(), after=clock_mhz()),
-    )
 
 
 def _known(**clocks: float | None) -> dict[str, float]:
@@ -143,27 +195,21 @@ def _ladder(request: MeasureRequest) -> tuple[list[int], list[int]]:
     cached = [size for size in (262_144, 1 << 20) if size <= cache // 4]
     cached += [min(cache // 4, limit), min(cache // 2, limit)]
     beyond = [min(4 * cache, limit), min(8 * cache, limit)]
-    if request.quick:
-        # On an EPYC of two cores these reached the ceilings of all patterns but that of copying in place.
-        return [min(cache // 4, limit)], beyond[:1]
     return sorted(set(cached)), sorted(set(beyond))
 
 
-def _workloads(
-    request: MeasureRequest, cached: Sequence[int], beyond: Sequence[int], native: Sequence[int]
-) -> list[Workload]:
-    """What races for the ceilings; of a quick set without what bounds nothing: NumPy, and parts of arithmetic."""
+def _workloads(cached: Sequence[int], beyond: Sequence[int], native: Sequence[int]) -> list[Workload]:
+    """What races for the ceilings of a full set."""
     # A few MB a thread: small enough to stay in the cache, large enough for all threads to be used.
     arithmetic = [size for size in cached if size >= 1 << 20][-2:] or cached[-1:]
-    of_memory = [*memory_workloads("cache", cached), *memory_workloads("dram", beyond)]
-    others = [
+    return [
+        *memory_workloads("cache", cached),
+        *memory_workloads("dram", beyond),
+        *numpy_workloads(beyond[0]),
         *compute_workloads([TensorProto.FLOAT, TensorProto.DOUBLE, *native]),
         *vector_workloads(arithmetic),
         *special_workloads(arithmetic),
     ]
-    if not request.quick:
-        return [*of_memory, *numpy_workloads(beyond[0]), *others]
-    return [*of_memory, *(load._replace(task=load.task._replace(part="")) for load in others)]
 
 
 class _Bound:
@@ -171,6 +217,7 @@ class _Bound:
 
     def __init__(self, session: Any, graph: Graph, inputs: list[Array], outputs: list[Array]) -> None:
         self.session = session
+        self._graph = graph
         self._keep = (inputs, outputs)
         self._binding = session.io_binding()
         for port, buffer in zip(graph.inputs, inputs, strict=True):
@@ -178,15 +225,22 @@ class _Bound:
         for port, buffer in zip(graph.outputs, outputs, strict=True):
             self._binding.bind_output(port.name, "cpu", 0, port.element_type, list(port.shape), buffer.ctypes.data)
 
+    def fill(self) -> None:
+        """Write ordinary values: untouched pages all map to one page of zeros, and others may have left no numbers."""
+        for port, buffer in zip(self._graph.inputs, self._keep[0], strict=True):
+            buffer.view(helper.tensor_dtype_to_np_dtype(port.element_type))[:] = (
+                1 if self._graph.fill is None else self._graph.fill
+            )
+
     def run(self) -> None:
         self.session.run_with_iobinding(self._binding)
 
-    def median_ns(self, seconds: float) -> float:
-        """Median of the runs that fit into ``seconds``, at least `MIN_RUNS`, after two to warm up."""
-        return _median_ns(self.run, seconds)
+    def fastest_ns(self, seconds: float) -> float:
+        """The fastest of the runs that fit into ``seconds``, at least `MIN_RUNS`, after two to warm up."""
+        return _fastest_ns(self.run, seconds)
 
 
-def _median_ns(run: Callable[[], object], seconds: float) -> float:
+def _fastest_ns(run: Callable[[], object], seconds: float) -> float:
     clock = time.perf_counter_ns
     for _ in range(2):
         run()
@@ -196,20 +250,17 @@ def _median_ns(run: Callable[[], object], seconds: float) -> float:
         began = clock()
         run()
         samples.append(clock() - began)
-    return statistics.median(samples)
+    return min(samples)
 
 
 class _Bench:
-    def __init__(self, threads: int, folder: Path, *, quick: bool = False) -> None:
+    def __init__(self, threads: int, folder: Path) -> None:
         self.threads = threads
-        self._sample_seconds = QUICK_SAMPLE_SECONDS if quick else SAMPLE_SECONDS
-        self._floor_inputs = QUICK_FLOOR_INPUTS if quick else FLOOR_INPUTS
-        self._floors: dict[str, list[float]] = {}
-        self.empty_call_ns = 0.0
         self._folder = folder
-        self._pool: dict[str, Array] = {}
+        self._arena: Array = np.empty(0, dtype=np.uint8)
         self._kept: dict[Task, _Bound] = {}
         self._clocks: list[float] = []
+        self._empty_call_ns = self.bind(empty_chain(1)).fastest_ns(SAMPLE_SECONDS)
 
     # --- sessions -----------------------------------------------------------------------
 
@@ -217,31 +268,18 @@ class _Bench:
         path = self._folder / "model.onnx"
         path.write_bytes(graph.model)
         session = make_session(SessionRequest(model=str(path), threads=self.threads), profile_prefix=profile_prefix)
-        inputs = [self._buffer(f"in{i}", port.element_type, port.nbytes) for i, port in enumerate(graph.inputs)]
-        outputs = [self._buffer(f"out{i}", port.element_type, port.nbytes) for i, port in enumerate(graph.outputs)]
-        if graph.fill is not None:
-            for port, buffer in zip(graph.inputs, inputs, strict=True):
-                values = buffer[: port.nbytes].view(helper.tensor_dtype_to_np_dtype(port.element_type))
-                values[:] = graph.fill
-        outputs = inputs[:1] if graph.in_place else outputs
-        return _Bound(session, graph, inputs, outputs)
+        ports = graph.inputs if graph.in_place else (*graph.inputs, *graph.outputs)
+        buffers = self._buffers([port.nbytes for port in ports])
+        inputs = buffers[: len(graph.inputs)]
+        return _Bound(session, graph, inputs, inputs[:1] if graph.in_place else buffers[len(inputs) :])
 
-    def _buffer(self, role: str, element_type: int, nbytes: int) -> Array:
-        """A 64-byte aligned buffer with ordinary values in pages of its own, reused if it fits."""
-        key = f"{role} {element_type}"
-        held = self._pool.get(key)
-        if held is None or held.nbytes < nbytes:
-            self._pool.pop(key, None)
-            raw = np.empty(nbytes + 64, dtype=np.uint8)
-            start = -raw.ctypes.data % 64
-            held = raw[start : start + nbytes]
-            # Written, not merely reserved: untouched pages all map to one page of zeros.
-            if element_type in (TensorProto.UINT8, TensorProto.INT8):
-                held[:] = np.random.default_rng(1).integers(0, 256, nbytes, dtype=np.uint8)
-            else:
-                held.view(helper.tensor_dtype_to_np_dtype(element_type))[:] = 1
-            self._pool[key] = held
-        return held
+    def _buffers(self, sizes: Sequence[int]) -> list[Array]:
+        """Aligned buffers of so many bytes in memory that all workloads share: new pages take long to get."""
+        ends = list(itertools.accumulate(-(-size // 64) * 64 + 64 for size in sizes))
+        if self._arena.nbytes < ends[-1] + 64:
+            self._arena = np.empty(ends[-1] + 64, dtype=np.uint8)
+        first = -self._arena.ctypes.data % 64
+        return [self._arena[first + at : first + at + size] for at, size in zip([0, *ends], sizes, strict=False)]
 
     # --- ceilings -----------------------------------------------------------------------
 
@@ -253,13 +291,14 @@ class _Bench:
         if load.kind.startswith("numpy "):
             return self._numpy_ns(load)
         bound = self._kept.pop(load.task, None) or self.bind(load.build())
-        net = bound.median_ns(self._sample_seconds) - self.empty_call_ns
+        bound.fill()
+        net = bound.fastest_ns(SAMPLE_SECONDS) - self._empty_call_ns
         if load.task.ceiling.startswith("tensor "):
             # Packing the weights takes longer than the sample; streaming sessions are quick to make.
             self._kept[load.task] = bound
             if (clock := clock_mhz()) is not None:
                 self._clocks.append(clock)
-        return net if net >= self.empty_call_ns else None
+        return net if net >= self._empty_call_ns else None
 
     def clock(self) -> float | None:
         """Median of the clocks right after each product, in MHz; None where the system does not tell."""
@@ -269,8 +308,8 @@ class _Bench:
         """Time of NumPy's pass over an array in ns, a part of it in each thread: NumPy lets go of the GIL."""
         (elements,) = load.size
         pattern = load.kind.removeprefix("numpy ")
-        arrays = [self._buffer(role, TensorProto.FLOAT, 4 * elements) for role in ("in0", "out0")]
-        source, target = (array[: 4 * elements].view(np.float32) for array in arrays)
+        source, target = (array.view(np.float32) for array in self._buffers([4 * elements] * 2))
+        source.fill(1)
         edges = [elements * part // self.threads for part in range(self.threads + 1)]
         parts = [slice(first, last) for first, last in itertools.pairwise(edges)]
 
@@ -283,7 +322,7 @@ class _Bench:
                 target[part].fill(1)
 
         with concurrent.futures.ThreadPoolExecutor(self.threads) as pool:
-            return _median_ns(lambda: list(pool.map(work, parts)), SAMPLE_SECONDS)
+            return _fastest_ns(lambda: list(pool.map(work, parts)), SAMPLE_SECONDS)
 
     def computes_in(self, element_type: int) -> bool:
         """Whether a MatMul of this type runs as such, without casts to another type around it."""
@@ -295,16 +334,16 @@ class _Bench:
 
     # --- floors -------------------------------------------------------------------------
 
-    def floors(self, *, with_profiler: bool, repeats: int) -> dict[str, Reading]:
-        """What an empty node and a call cost, and what the profiler adds: medians of these repeats and all before."""
-        found = self._floors
+    def floors(self, *, with_profiler: bool, repeats: int, inputs: Sequence[int] = FLOOR_INPUTS) -> dict[str, Reading]:
+        """What an empty node and a call cost, and what the profiler adds: medians of the repeats."""
+        found: dict[str, list[float]] = {}
         one = self.bind(empty_chain(1))
         for _ in range(repeats):
             launch = self._per_node_ns(CHAIN, empty_chain)
             found.setdefault("launch", []).append(launch)
-            found.setdefault("call", []).append(max(one.median_ns(SAMPLE_SECONDS) - launch, 0.0))
+            found.setdefault("call", []).append(max(one.fastest_ns(SAMPLE_SECONDS) - launch, 0.0))
             if with_profiler:
-                each_tensor = self._profiler_tensor_ns()
+                each_tensor = self._profiler_tensor_ns(inputs)
                 event = self._empty_event_ns()
                 found.setdefault("profiler tensor", []).append(each_tensor)
                 found.setdefault("profiler", []).append(_fit.profiler_base(event, launch, 2, each_tensor))
@@ -313,7 +352,7 @@ class _Bench:
 
     def _per_node_ns(self, lengths: tuple[int, int], build: Callable[[int], Graph]) -> float:
         """Cost of one more node without the profiler."""
-        short, long = (self.bind(build(length)).median_ns(SAMPLE_SECONDS / 2) for length in lengths)
+        short, long = (self.bind(build(length)).fastest_ns(SAMPLE_SECONDS / 2) for length in lengths)
         return max(_fit.slope(lengths[0], short, lengths[1], long), 0.0)
 
     def _empty_event_ns(self) -> float:
@@ -330,10 +369,10 @@ class _Bench:
                 break
         return _fit.resolve_floor(samples)
 
-    def _profiler_tensor_ns(self) -> float:
+    def _profiler_tensor_ns(self, counts: Sequence[int]) -> float:
         """What the profiler adds for one more tensor: nodes of the same size with more inputs."""
         points = []
-        for inputs in self._floor_inputs:
+        for inputs in counts:
             per_node = self._per_node_ns(SHORT_CHAIN, functools.partial(empty_chain, inputs=inputs))
             readings = self._event_us(empty_chain(SHORT_CHAIN[1], inputs=inputs))
             # One output beside the inputs.
@@ -383,5 +422,7 @@ def _tell(text: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(child.converse(measure_in_rounds))
     child.end_with_parent()
     sys.exit(child.answer(sys.argv, MeasureRequest, lambda request: measure(request, _tell)))

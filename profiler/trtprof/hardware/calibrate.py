@@ -1,8 +1,9 @@
 """The ceilings of this host, measured through the runtime that the model runs on.
 
 A CPU has no datasheet here: what it can do at best is the best that it was seen doing, at any of
-the thread counts tried (one, the run's own, all usable cores). Every ceiling is the highest of a
-few repeats, each the median of many runs; floors are medians. The work is done in child processes.
+the thread counts tried. Every ceiling is that of the fastest of many runs: other processes only take from it. The
+work is done in child processes. `calibrate` measures a full set at one thread, the run's own count and all usable
+cores; a run measures what its model needs, at its own, in short rounds between its other measurements (`Calibration`).
 
 What each ceiling is:
 
@@ -22,17 +23,24 @@ What each ceiling is:
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
 
-from trtprof.base.errors import CaptureError, UsageError
+import msgspec
+
+from trtprof.base.errors import CaptureError
+from trtprof.base.peaks import wider
 from trtprof.base.progress import Line, Progress, unheard
-from trtprof.base.records import BUSY_SHARE, Ceilings, Device, Roof, ceiling_name
+from trtprof.base.records import BUSY_SHARE, Ceilings, Device, Measurement, Roof, Work, ceiling_name
+from trtprof.base.scratch import scratch_folder
 from trtprof.base.units import format_bytes, format_ns
-from trtprof.hardware import _fit, calibration
+from trtprof.hardware import _fit, calibration, store
 from trtprof.hardware._exchange import FLOOR_SECONDS, Measured, MeasureRequest
-from trtprof.hardware.device import clock_is_stated, host_cpu, llc_instance_bytes
+from trtprof.hardware.device import clock_is_stated, host_cpu, llc_instance_bytes, others_cpus_now, resolve_threads
 from trtprof.runtime import child
 
 Measure = Callable[[MeasureRequest], Measured]
@@ -42,13 +50,15 @@ SECONDS = 11.0  # At most this for the ceilings of one thread count, except that
 OTHER_SECONDS = 2.0
 """About what a thread count takes on top: a process that starts, and second repeats behind the end of the time."""
 
-QUICK_SECONDS = 3.0  # The same as `SECONDS` for a quick set
-
 QUICK_BAND = 10
-"""Percent by which products in fp32, memory and the cache of a full set lay above those of a quick one at most: -1, 4
-and 0 % in medians of four sets each in turns, 6 % by pattern, on two cores of an EPYC that nothing else used
-(``scripts/bench/calibration_spread.py --quick 4``). A quick set may find half of the rate of products in fp64 and int8,
-which lay 97 and 78 % above; one special function 33 %, other arithmetic up to 20 %."""
+FULL_BAND = 5
+"""Percent by which sets of one machine differ at most; bounds are computed with ceilings raised by it
+(``scripts/bench/calibration_spread.py``)."""
+
+_PROBE_FLOP = 2 * 256**3  # Of `trtprof.runtime.speed_probe`
+
+PARALLEL = 0.7
+"""Rate of all threads over that of one as often from which on no CPU was taken away, where the system does not tell."""
 
 TIMEOUT_SECONDS = 600.0  # After this a child is given up: the slowest first round is far below it
 
@@ -58,16 +68,130 @@ _OUT_OF_PLACE = {"read": ("dram read",), "add": ("dram add", "dram cast"), "copy
 """Patterns whose kernels read, and write to other memory than they read."""
 
 
+def needed_ceilings(works: Iterable[Work | None]) -> frozenset[str]:
+    """Names of the ceilings that bound this work, as `Ceilings.measurements` has them, and of the floors."""
+    needed = {"tensor fp32", *_MEMORY, "launch", "call", *_PROFILER}
+    for work in works:
+        if work is None:
+            continue
+        if work.tensor_flops or work.vector_flops:
+            needed.add(f"tensor {wider(work.dtype, _DTYPES)}")
+        if work.special:
+            # The fastest of them bounds those without a ceiling of their own.
+            needed |= {"special exp", *(f"special {function}" for function in work.special)}
+    return frozenset(needed)
+
+
+_DTYPES = ("fp32", "fp64", "fp16", "bf16", "int8")
+
+
+class Calibration:
+    """The ceilings that a model needs, measured in short rounds; a context manager.
+
+    Between rounds the process that measures sleeps. What is kept of earlier runs is not measured again.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        needed: Collection[str],
+        *,
+        recalibrate: bool = False,
+        progress: Progress | None = None,
+        device: Device | None = None,
+        cache_dir: Path | None = None,
+    ) -> None:
+        """Look up what is kept.
+
+        Args:
+            threads: Threads inside an op; 0 takes one a usable core.
+            needed: From `needed_ceilings`.
+            recalibrate: Measure all of it again.
+        """
+        self._device = device or host_cpu()
+        self._threads = resolve_threads(threads, self._device)
+        self._say = progress or unheard
+        self._shelf = store.of_host(self._threads, cache_dir=cache_dir, device=self._device)
+        self._held = self._shelf.read(self._say)
+        if self._held is not None and self._held.disturbed and _quiet(self._held.cpus):
+            self._say("the kept ceilings were measured while others used the CPUs; now it is quiet")
+            self._held = None
+        kept = {} if self._held is None or recalibrate else self._held.measurements
+        self._missing = tuple(sorted(set(needed) - kept.keys()))
+        self._measured: Measured | None = None
+        self._child: child.Dialogue | None = None
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def round(self) -> None:
+        """Measure for about a second, the first time two; nothing where all that is needed is kept."""
+        if not self._missing:
+            return
+        if self._child is None:
+            self._say(f"measuring {len(self._missing)} ceilings and floors of this host at {_threads(self._threads)}")
+            log = self._stack.enter_context(scratch_folder()) / "log.txt"
+            self._child = child.Dialogue("trtprof.hardware._measure", log)
+            self._stack.callback(self._child.end)
+        request = MeasureRequest(
+            threads=self._threads,
+            seconds=0.0,
+            cache_bytes=_reachable_cache(self._device, self._threads),
+            memory_bytes=self._device.memory_bytes,
+            needed=self._missing,
+        )
+        self._child.send(msgspec.json.encode(request))
+        try:
+            told = self._child.receive(TIMEOUT_SECONDS)
+        except (EOFError, TimeoutError) as error:
+            raise CaptureError(
+                "the calibration died", why=str(error), fix="report this with the output of `trtprof doctor`"
+            ) from None
+        said = msgspec.json.decode(told, type=Measured | child.Failure)
+        if isinstance(said, child.Failure):
+            raise said.error()
+        self._measured = said
+
+    def finish(self) -> Ceilings:
+        """The ceilings: the best of those that were kept and those that were measured, which are kept from now on."""
+        self._stack.close()
+        if self._measured is None:
+            if self._held is None or self._missing:
+                raise ValueError("there was no round")
+            self._say(
+                f"ceilings of {self._held.device} measured {self._held.measured_at} (--recalibrate measures again)"
+            )
+            return self._held
+        _complete(self._measured, self._missing)
+        now = dt.datetime.now(dt.UTC)
+        found = merge(
+            self._device, self._threads, {self._threads: self._measured}, now=now, quick=True, held=self._held
+        )
+        self._say(_summary(found))
+        self._shelf.write(found, self._say)
+        return found
+
+
+def _quiet(cpus: int) -> bool:
+    """Whether others leave the CPUs alone just now; False where the system does not tell."""
+    others = others_cpus_now()
+    return others is not None and others <= BUSY_SHARE * cpus
+
+
 def calibrate(
     threads: int,
     *,
     progress: Progress | None = None,
     seconds: float | None = None,
-    quick: bool = False,
     device: Device | None = None,
     measure: Measure | None = None,
+    held: Ceilings | None = None,
 ) -> Ceilings:
-    """Measure the ceilings of this host.
+    """Measure a full set of the ceilings of this host.
 
     ``attainable`` is what was reached with ``threads`` threads, ``best`` the highest at one thread, ``threads`` threads
     and all usable cores. ``measurements`` holds all that ``threads`` threads reached, and as ``best NAME`` the ceilings
@@ -75,93 +199,115 @@ def calibrate(
 
     Args:
         threads: Threads inside an op; 0 takes one a usable core, as the runtime does.
-        seconds: Time for each thread count; more makes the repeats agree better. None takes `SECONDS`, or
-            `QUICK_SECONDS`.
-        quick: Measure a quick set, for a first result: at ``threads`` threads alone, see `MeasureRequest.quick`.
+        seconds: Time for each thread count; more makes the repeats agree better. None takes `SECONDS`.
         measure: Measures one thread count; None does it in a child process.
+        held: What is kept: the best of both are taken.
     """
     device = device or host_cpu()
     threads = resolve_threads(threads, device)
     say = progress or unheard
-    counts = [threads] if quick else sorted({1, threads, max(device.cores, 1)})
-    if seconds is None:
-        seconds = QUICK_SECONDS if quick else SECONDS
-    each = seconds + OTHER_SECONDS
-    what = "a quick set of this host's ceilings" if quick else "this host's ceilings"
-    say(Line(f"measuring {what} at {_list(counts)} threads", each * len(counts) + FLOOR_SECONDS))
+    counts = sorted({1, threads, max(device.cores, 1)})
+    each = (SECONDS if seconds is None else seconds) + OTHER_SECONDS
+    say(Line(f"measuring this host's ceilings at {_list(counts)} threads", each * len(counts) + FLOOR_SECONDS))
     measured: dict[int, Measured] = {}
     for at, count in enumerate(counts, start=1):
-        cache = _reachable_cache(device, count)
         request = MeasureRequest(
             threads=count,
-            seconds=seconds,
-            cache_bytes=cache,
+            seconds=SECONDS if seconds is None else seconds,
+            cache_bytes=_reachable_cache(device, count),
             memory_bytes=device.memory_bytes,
             with_profiler=count == threads,
-            quick=quick,
         )
         which = f" ({at} of {len(counts)})" if len(counts) > 1 else ""
         later = each * (len(counts) - at) + FLOOR_SECONDS * (threads in counts[at:])
         result = measure(request) if measure else measure_in_child(request, _behind(say, count, which, later))
-        _complete(result, with_profiler=request.with_profiler)
+        _complete(result, ["tensor fp32", "special exp", *_MEMORY, "launch", "call", "probe"])
+        if request.with_profiler:
+            _complete(result, _PROFILER)
         measured[count] = result
-        say(f"{_threads(count)}: {_summary(result)}")
-        if _disturbed(result, device):
+        if result.others_cpus is not None and result.others_cpus > BUSY_SHARE * _usable(device):
             say(f"{_threads(count)}: other processes kept {result.others_cpus:.1f} CPUs busy; the ceilings may be low")
-    return merge(device, threads, measured, quick=quick, now=dt.datetime.now(dt.UTC))
-
-
-def resolve_threads(threads: int, device: Device) -> int:
-    """The thread count that 0 stands for: one a usable core."""
-    if threads < 0:
-        raise UsageError(
-            f"a thread count of {threads} is not usable", fix="give 0 (one thread a core) or a positive number"
-        )
-    return threads or max(device.cores, 1)
+    found = merge(device, threads, measured, now=dt.datetime.now(dt.UTC), held=held)
+    say(_summary(found))
+    return found
 
 
 def merge(
-    device: Device, threads: int, measured: Mapping[int, Measured], *, now: dt.datetime, quick: bool = False
+    device: Device,
+    threads: int,
+    measured: Mapping[int, Measured],
+    *,
+    now: dt.datetime,
+    quick: bool = False,
+    held: Ceilings | None = None,
 ) -> Ceilings:
-    """One `Ceilings` of the readings at several thread counts; ``threads`` must be one of them."""
+    """One `Ceilings` of the readings at several thread counts, ``threads`` among them, and the best of ``held``."""
     own = measured[threads]
-    # The run's own count wins a tie, so that best and attainable name the same measurement.
-    order = sorted(measured, key=lambda count: count != threads)
-    winners = {
-        key: max((count for count in order if key in measured[count].readings), key=lambda c: _value(measured[c], key))
-        for count in order
-        for key in measured[count].readings
-        if key.startswith(("tensor ", "vector ", "special ")) or key in _MEMORY
+    found = {key: calibration.measurement(key, own.readings[key], threads) for key in own.readings}
+    for count in measured:
+        for key, reading in measured[count].readings.items():
+            name = f"best {key}"
+            if _is_ceiling(key) and reading.value > found.get(name, found.get(key, _NOTHING)).value:
+                found[name] = calibration.measurement(key, reading, count)
+    others = [m.others_cpus if m.others_cpus is not None else _lost(m) for m in measured.values()]
+    others_cpus = max((one for one in others if one is not None), default=None)
+    quick = quick and (held is None or held.extent == "quick")
+    if held is not None:
+        # What adds nothing can only improve a set that was measured in quiet.
+        most_or_least = max if found.keys() - held.measurements.keys() else min
+        known = [one for one in (others_cpus, held.others_cpus) if one is not None]
+        others_cpus = most_or_least(known, default=None)
+        found = {key: _better(found.get(key), held.measurements.get(key)) for key in {**held.measurements, **found}}
+    found = {key: found[key] for key in calibration.ordered(found)}
+    best = {key: _better(found[key], found.get(f"best {key}")) for key in found if _is_ceiling(key)}
+    by_threads = {
+        str(count): m.readings["tensor fp32"].value
+        for count, m in sorted(measured.items())
+        if "tensor fp32" in m.readings
     }
-    best = {key: measured[count].readings[key] for key, count in winners.items()}
-    measurements = {
-        key: calibration.measurement(key, own.readings[key], threads) for key in calibration.ordered(own.readings)
-    }
-    for key in calibration.ordered(winners):
-        if winners[key] != threads:
-            measurements[f"best {key}"] = calibration.measurement(key, best[key], winners[key])
-    return Ceilings(
+    ceilings = Ceilings(
         device=device.name,
-        source=_source(device, threads, measured, winners, now, quick=quick),
+        source="",
         measured_at=now.isoformat(timespec="seconds"),
         best=_roof(best),
-        attainable=_roof(own.readings),
+        attainable=_roof(found),
         cache_bytes=_reachable_cache(device, threads),
         threads=threads,
-        fp32_flops_by_threads={str(count): measured[count].readings["tensor fp32"].value for count in sorted(measured)},
-        launch_ns=own.readings["launch"].value,
-        call_ns=own.readings["call"].value,
-        profiler_ns=own.readings["profiler"].value,
-        profiler_tensor_ns=own.readings["profiler tensor"].value,
-        profiler_gap_ns=own.readings["profiler gap"].value,
-        probe_ns=own.readings["probe"].value,
-        measurements=measurements,
+        fp32_flops_by_threads={**(held.fp32_flops_by_threads if held is not None else {}), **by_threads},
+        launch_ns=found["launch"].value,
+        call_ns=found["call"].value,
+        profiler_ns=found["profiler"].value,
+        profiler_tensor_ns=found["profiler tensor"].value,
+        profiler_gap_ns=found["profiler gap"].value,
+        probe_ns=found["probe"].value,
+        measurements=found,
         clocks_mhz=_clocks(list(measured.values())),
         extent="quick" if quick else "full",
-        band=QUICK_BAND if quick else 0,
+        band=QUICK_BAND if quick else FULL_BAND,
         cpus=_usable(device),
-        others_cpus=max((m.others_cpus for m in measured.values() if m.others_cpus is not None), default=None),
+        others_cpus=others_cpus,
     )
+    return msgspec.structs.replace(ceilings, source=_source(device, ceilings, best, own, now))
+
+
+_NOTHING = Measurement(value=0.0, unit="1/s", what="", repeats=0)
+
+
+def _better(*both: Measurement | None) -> Measurement:
+    """The faster of the same thing in two sets: others can only have taken from either."""
+    return max(filter(None, both), key=lambda one: -one.value if one.unit == "ns" else one.value)
+
+
+def _lost(result: Measured) -> float | None:
+    """CPUs that were taken away, by what all threads reached together; None where they reached about all."""
+    alone = _PROBE_FLOP / result.readings["probe"].value * 1e9
+    reached = result.readings["tensor fp32"].value / alone if "tensor fp32" in result.readings else result.threads
+    return result.threads - reached if reached < PARALLEL * result.threads else None
+
+
+def _is_ceiling(key: str) -> bool:
+    """Whether it bounds something: of another thread count too, it may be the best."""
+    return key.startswith(("tensor ", "vector ", "special ")) or key in _MEMORY
 
 
 def _behind(say: Progress, count: int, which: str, later_s: float) -> Progress:
@@ -187,10 +333,6 @@ def measure_in_child(request: MeasureRequest, progress: Progress = unheard) -> M
     )
 
 
-def _disturbed(result: Measured, device: Device) -> bool:
-    return result.others_cpus is not None and result.others_cpus > BUSY_SHARE * _usable(device)
-
-
 def _usable(device: Device) -> int:
     return int(device.detail.get("logical_cpus", device.cores)) or 1
 
@@ -198,8 +340,7 @@ def _usable(device: Device) -> int:
 _PROFILER = ["profiler", "profiler tensor", "profiler gap"]
 
 
-def _complete(result: Measured, *, with_profiler: bool) -> None:
-    needed = ["tensor fp32", "special exp", "dram", "cache", "launch", "call", "probe", *(_PROFILER * with_profiler)]
+def _complete(result: Measured, needed: Iterable[str]) -> None:
     lacking = [key for key in needed if key not in result.readings]
     if lacking:
         raise CaptureError(
@@ -215,11 +356,7 @@ def _reachable_cache(device: Device, threads: int) -> int:
     return min(device.cache_bytes, each * threads)
 
 
-def _value(measured: Measured, key: str) -> float:
-    return measured.readings[key].value
-
-
-def _roof(readings: Mapping[str, _fit.Reading]) -> Roof:
+def _roof(readings: Mapping[str, Measurement]) -> Roof:
     tensor, arithmetic = calibration.rates_of("tensor", readings), calibration.rates_of("vector", readings)
     vector = {dtype: max(tensor[dtype], arithmetic.get(dtype, 0.0)) for dtype in tensor}
     for peaks in (tensor, vector):
@@ -250,40 +387,32 @@ def _clocks(measured: Sequence[Measured]) -> dict[str, float]:
     }
 
 
-def _summary(result: Measured) -> str:
-    keys = {"fp32": "tensor fp32", "exp": "special exp", "dram": "dram", "cache": "cache"}
-    rates = [f"{ceiling_name(name)} {calibration.rate(key, result.readings[key].value)}" for name, key in keys.items()]
-    return f"{', '.join(rates)}, an empty node {format_ns(result.readings['launch'].value)}"
+def _summary(found: Ceilings) -> str:
+    keys = {"fp32": "tensor fp32", "dram": "dram", "cache": "cache"}
+    rates = [
+        f"{ceiling_name(name)} {calibration.rate(key, found.measurements[key].value)}" for name, key in keys.items()
+    ]
+    return f"{_threads(found.threads)}: {', '.join(rates)}, an empty node {format_ns(found.launch_ns)}"
 
 
-def _source(
-    device: Device,
-    threads: int,
-    measured: Mapping[int, Measured],
-    winners: Mapping[str, int],
-    now: dt.datetime,
-    *,
-    quick: bool,
-) -> str:
-    own = measured[threads]
-    parts = []
-    for key in (key for key in calibration.ordered(winners) if _is_named(key)):
-        reading = measured[winners[key]].readings[key]
-        where = f"{reading.what}, {_threads(winners[key])}"
-        parts.append(f"{ceiling_name(key.removeprefix('tensor '))} {calibration.rate(key, reading.value)} ({where})")
+def _source(device: Device, found: Ceilings, best: Mapping[str, Measurement], own: Measured, now: dt.datetime) -> str:
+    parts = [
+        f"{ceiling_name(key.removeprefix('tensor '))} {calibration.rate(key, best[key].value)} "
+        f"({best[key].what}, {_threads(best[key].threads)})"
+        for key in best
+        if _is_named(key) and best[key].value
+    ]
+    counts = _list(sorted(map(int, found.fp32_flops_by_threads)))
     text = (
-        f"{'A quick set, measured' if quick else 'Measured'} on this host on {now:%Y-%m-%d} through ONNX Runtime "
-        f"{own.runtime} (CPU) with {_threads(threads)}. "
-        f"A CPU has no datasheet here: ideal is the best ceiling measured on it, at {_list(sorted(measured))} threads: "
+        f"Measured on this host on {now:%Y-%m-%d} through ONNX Runtime {own.runtime} (CPU) with "
+        f"{_threads(found.threads)}. "
+        f"A CPU has no datasheet here: ideal is the best ceiling measured on it, at {counts} threads: "
         f"{'; '.join(parts)}. Other arithmetic than products is bounded by its own "
         f"rate or, where that is higher, by theirs. Last-level cache: {device.detail.get('llc', 'unknown')}."
     )
-    if quick:
-        text += (
-            f" Products in fp32 and memory of a full one lie up to {QUICK_BAND} % above it, products in fp64 and int8 "
-            "up to twice as high: `trtprof calibrate` measures one."
-        )
-    cache = _reachable_cache(device, threads)
+    if found.extent == "quick":
+        text += " Only what the models need that ran here: `trtprof calibrate` measures a full set."
+    cache = found.cache_bytes
     if cache and own.working_set < 4 * cache:
         text += (
             f" The largest working set, {format_bytes(own.working_set)}, is less than four times the cache: "
@@ -291,17 +420,14 @@ def _source(
         )
     loose = [
         ceiling_name(key.removeprefix("tensor "))
-        for key in calibration.ordered(own.readings)
-        if _is_named(key) and calibration.is_loose(own.readings[key])
+        for key, one in found.measurements.items()
+        if _is_named(key) and (one.spread is None or one.spread > 2 * _fit.AGREEMENT)
     ]
     if loose:
-        named = _list(loose)
-        text += f" Repeats lie more than {2 * _fit.AGREEMENT:.0%} apart, or there is but one, for {named}."
-    busy = max((m.others_cpus or 0.0 for m in measured.values() if _disturbed(m, device)), default=0.0)
-    if busy:
-        text += f" Other processes kept {busy:.1f} CPUs busy meanwhile: the ceilings may be low (--recalibrate)."
-    clocks = _clocks(list(measured.values()))
-    if not clocks:
+        text += f" Repeats lie more than {2 * _fit.AGREEMENT:.0%} apart, or there is but one, for {_list(loose)}."
+    if found.disturbed:
+        text += f" Other processes kept {found.others_cpus:.1f} CPUs busy meanwhile: the ceilings may be low."
+    if not found.clocks_mhz:
         text += " The system does not tell the clock."
     elif clock_is_stated(device):
         text += " The clock is the one that the hypervisor states, no reading; the speed probe shows how it moved."

@@ -48,10 +48,14 @@ def ordered(keys: Iterable[str]) -> list[str]:
     return sorted(keys, key=rank)
 
 
-def rates_of(kind: str, readings: Mapping[str, Reading]) -> dict[str, float]:
-    """Values of the readings of one kind, by what follows it in their names."""
+def rates_of(kind: str, readings: Mapping[str, Reading | Measurement]) -> dict[str, float]:
+    """Values of the readings of one kind, by what follows it in their names; zeros are left out."""
     start = f"{kind} "
-    return {key.removeprefix(start): readings[key].value for key in sorted(readings) if key.startswith(start)}
+    return {
+        key.removeprefix(start): readings[key].value
+        for key in sorted(readings)
+        if key.startswith(start) and readings[key].value
+    }
 
 
 def measurement(key: str, reading: Reading, threads: int = 0) -> Measurement:

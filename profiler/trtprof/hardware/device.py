@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from trtprof.base.errors import UsageError
 from trtprof.base.records import Device
 
 _ISA_FLAGS = (
@@ -90,6 +91,15 @@ def host_cpu(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -> De
         clock_mhz=clocks[0].current or None if clocks else None,
         detail=detail,
     )
+
+
+def resolve_threads(threads: int, device: Device) -> int:
+    """The thread count that 0 stands for: one a usable core."""
+    if threads < 0:
+        raise UsageError(
+            f"a thread count of {threads} is not usable", fix="give 0 (one thread a core) or a positive number"
+        )
+    return threads or max(device.cores, 1)
 
 
 def available_memory(root: Path = Path("/")) -> int:

@@ -9,7 +9,6 @@ import hashlib
 import importlib.metadata
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,12 +18,11 @@ import platformdirs
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.input_file import read_file
 from trtprof.base.output_file import replace_file
-from trtprof.base.progress import Progress, unheard
-from trtprof.base.records import BUSY_SHARE, SCHEMA_VERSION, Ceilings, Device, LiveGpu
-from trtprof.hardware.calibrate import calibrate, resolve_threads
-from trtprof.hardware.device import host_cpu, others_cpus_now
+from trtprof.base.progress import Progress
+from trtprof.base.records import SCHEMA_VERSION, Ceilings, Device, LiveGpu
+from trtprof.hardware.device import host_cpu, resolve_threads
 
-METHOD_VERSION = 9  # Raised when calibration measures something else, so that older files are measured anew
+METHOD_VERSION = 10  # Raised when calibration measures something else, so that older files are measured anew
 
 
 _MOST_BYTES = 4 << 20
@@ -42,60 +40,6 @@ class _Versions(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = 0
     method_version: int = 0
-
-
-def load_or_calibrate(
-    threads: int,
-    *,
-    recalibrate: bool = False,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    device: Device | None = None,
-    runtime: str | None = None,
-    measure: Callable[[int], Ceilings] | None = None,
-) -> Ceilings:
-    """The ceilings of this host, from the cache or measured now.
-
-    Args:
-        threads: Threads inside an op; 0 takes one a usable core.
-        cache_dir: Folder of the files; None takes `default_cache_dir`.
-        runtime: Version of the runtime, None asks the installed one.
-        measure: Measures at a thread count; None is `calibrate`, in the extent that is due.
-    """
-    say = progress or unheard
-    device = device or host_cpu()
-    threads = resolve_threads(threads, device)
-    shelf = of_host(threads, cache_dir=cache_dir, device=device, runtime=runtime)
-    held = None if recalibrate else shelf.read(say)
-    if held is not None and not (held.disturbed and _quiet(held.cpus)):
-        say(_kept(held))
-        return held
-    if held is not None:
-        say(f"the kept ceilings were measured while others kept {held.others_cpus:.1f} CPUs busy; now it is quiet")
-    if measure is not None:
-        ceilings = measure(threads)
-    else:
-        quick = not recalibrate and (held is None or held.extent == "quick")
-        ceilings = calibrate(threads, progress=progress, device=device, quick=quick)
-    if held is not None and (ceilings.others_cpus or 0.0) > (held.others_cpus or 0.0):
-        say("it was busier than before: the ceilings that are kept stay")
-        return held
-    shelf.write(ceilings, say)
-    return ceilings
-
-
-def _kept(held: Ceilings) -> str:
-    """What is to be said of kept ceilings, their doubts first."""
-    busy = f" while others kept {held.others_cpus:.1f} CPUs busy" if held.disturbed else ""
-    quick = "a quick set of " if held.extent == "quick" else ""
-    again = "`trtprof calibrate` measures a full one" if quick else "--recalibrate measures them again"
-    return f"{quick}ceilings of {held.device} measured{busy} {held.measured_at} ({again})"
-
-
-def _quiet(cpus: int) -> bool:
-    """Whether others leave the CPUs alone just now; False where the system does not tell."""
-    others = others_cpus_now()
-    return others is not None and others <= BUSY_SHARE * cpus
 
 
 class Shelf(NamedTuple):

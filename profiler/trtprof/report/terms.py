@@ -109,7 +109,7 @@ TERMS: dict[str, Term] = {
     "speed": Term(
         "Speed",
         "A fixed small workload was timed beside the run and when the ceilings were measured: this is its speed now "
-        "over then. Ceilings are scaled by it.",
+        "over then.",
         ("machine's speed",),
     ),
     "finding-lost": Term(

@@ -136,9 +136,7 @@ class Capture(Record, frozen=True, kw_only=True):
     clock_resolution_ns: c.NonNegative
     """Step of the profiler's clock; every kernel time is known to within this."""
     probe_ns: tuple[c.Positive, ...] = ()
-    """Times of the speed probe (`ort_probe`) before, between and after the two measurements."""
-    stream_bytes_per_s: tuple[c.Positive, ...] = ()
-    """DRAM bandwidth of an Add (`ort_probe`) at the same moments."""
+    """Times of the speed probe (`trtprof.runtime.speed_probe`) around the measurements: one thread."""
     cpu_use: CpuUse | None = None
     undisturbed_iterations: tuple[int, ...] | None = None
     """Profiled inferences in which no thread waited for a CPU; None where nobody looked."""

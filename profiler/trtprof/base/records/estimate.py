@@ -88,16 +88,17 @@ class Ceilings(Record, frozen=True, kw_only=True):
     profiler_gap_ns: float = 0.0
     """Time that the profiler adds behind the event of each kernel, so inside that of its parent."""
     probe_ns: float = 0.0
-    """Time of the speed probe (`ort_probe`) when the ceilings were measured; 0 where there is none."""
+    """Time of `trtprof.runtime.speed_probe` when the ceilings were measured; 0 where there is none."""
     measurements: dict[Safe, Measurement] = {}
     """All that was measured, ceilings that bound nothing included (``dram read``, ``h2d``)."""
     clocks_mhz: dict[Safe, float] = {}
     """Clock of the device ``before``, ``during`` and ``after`` the measurement, where it can be read; of a GPU also
     that of its ``memory`` meanwhile, as NVML counts it."""
     extent: Literal["full", "quick"] = "full"
-    """A ``quick`` set tries less ways to reach each ceiling, at the run's own thread count alone."""
+    """A ``quick`` set has what the models needed that ran, at the run's own thread count alone."""
     band: NonNegative = 0
-    """Of a quick set: the percentage by which products in fp32 and memory of a full one lie above it at most."""
+    """Percentage by which sets of one machine differ at most; bounds of a run on a CPU are computed with rates that
+    are higher by it."""
     cpus: NonNegative = 0
     """CPUs that the measurement could use; 0 on a GPU."""
     others_cpus: float | None = None

@@ -130,7 +130,7 @@ class Run(Record, frozen=True, kw_only=True):
     """Kernel time of all profiled iterations, matched plus unmatched, to the ns; of a profile that has only the
     times of layers (`Capture` is not there), that of one inference."""
     speed: float = 1.0
-    """Speed of the device during the run over that when its ceilings were measured (`ort_probe`)."""
+    """Speed of the device during the run over that when its ceilings were measured, in one thread."""
     cpu_use: CpuUse | None = None
     """What else used the CPUs during a run on a CPU; None for a GPU and for files."""
     bound_reason: c.Prose = ""

@@ -23,6 +23,7 @@ from trtprof.capture.workers.cpu_meter import Budget, CpuSeconds, Meter, list_th
 from trtprof.capture.workers.inference import EVENT_LIMIT, Runnable, first_run, make_inputs, say, warm_up
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionFacts, SessionRequest, make_session, timed_session
+from trtprof.runtime.speed_probe import probe_ns
 
 GRAPH_FILE = "profiled.onnx"
 """The optimized graph of the profiled session, in the scratch folder."""
@@ -52,6 +53,7 @@ class CpuRound(msgspec.Struct, frozen=True, kw_only=True):
     warmups: int
     profile: str  # ONNX Runtime's file
     use: tuple[CpuSeconds, CpuSeconds]  # While it ran without and with the profiler
+    probe_ns: float  # Of `trtprof.runtime.speed_probe`, before
 
 
 def main(argv: list[str]) -> int:
@@ -63,6 +65,7 @@ def capture(request: WorkerRequest) -> CpuRound:
     """Time inferences without and with the profiler."""
     scratch = Path(request.scratch)
     feeds = make_inputs(request.inputs, request.seed)
+    probe = probe_ns()
     threads = list_threads()
     session, facts = timed_session(request.session)
     meter = Meter(threads)
@@ -93,7 +96,7 @@ def capture(request: WorkerRequest) -> CpuRound:
     meter.close()
     _save(scratch / _PROFILED_FILE, profiled)
     profile = session.end_profiling()
-    return CpuRound(facts=facts, warmups=warmups, profile=profile, use=(clean_use, profiled_use))
+    return CpuRound(facts=facts, warmups=warmups, profile=profile, use=(clean_use, profiled_use), probe_ns=probe)
 
 
 def _count(what: str) -> Count:
