@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 
 from tests.fakes.compare_factory import L, chain, make_run, save
-from trtprof.base.records import Comparison, Latency, Run
+from tests.fakes.tried_factory import typical
+from trtprof.base import run_folder
+from trtprof.base.records import Comparison, CpuUse, Interval, Latency, Run
 from trtprof.base.run_folder import RunFolder
 from trtprof.compare import compare
 from trtprof.compare.gates import judge, parse
@@ -39,6 +42,62 @@ def folder(path: Path, samples: Samples, **named: Any) -> RunFolder:
     return save(path, msgspec.structs.replace(run, latency=latency), samples=samples, **named)
 
 
+def shared(path: Path, own_ns: float, undisturbed: int, seed: int) -> RunFolder:
+    """A run beside other processes, which doubled its latency but for some inferences."""
+    samples, alone = 2 * quiet(own_ns, seed), np.arange(COUNT) < undisturbed
+    samples[alone] = quiet(own_ns, seed + 100)[alone]
+    made = folder(path, samples)
+    run, latency = made.report(), made.report().latency
+    if undisturbed >= 10:
+        latency = msgspec.structs.replace(
+            latency, undisturbed_ns=round(own_ns), undisturbed_basis="inferences", undisturbed_n=undisturbed
+        )
+    use = CpuUse(cpus=2, seconds=1.0, own_cpus=1.0, waits=True, waited=0.5)
+    made.write(run_folder.REPORT, msgspec.structs.replace(run, latency=latency, cpu_use=use))
+    pd.DataFrame({"latency_ns": samples.astype(np.int64), "undisturbed": alone, "process": 0}).to_parquet(
+        made.file(run_folder.LATENCY)
+    )
+    return made
+
+
+def tried(base: RunFolder, best: RunFolder, gain: float) -> None:
+    """`trtprof try` measured both interleaved."""
+    of = typical()
+    assert of.best is not None
+    ends = Interval(value=gain, low=0.95 * gain, high=1.05 * gain)
+    best_of = msgspec.structs.replace(of.best, folder=str(best.path), gain=ends)
+    base.write(run_folder.TRIED, msgspec.structs.replace(of, best=best_of))
+
+
+def test_undisturbed_inferences_tell_what_other_processes_hide(tmp_path: Path) -> None:
+    """As shared the later run is 1.9 times as slow, since fewer of its inferences were undisturbed."""
+    one = compare([[shared(tmp_path / "a", NS, 1200, 1)], [shared(tmp_path / "b", 0.9 * NS, 300, 2)]]).comparisons[0]
+    assert (one.latency.answer, one.latency.samples_before, one.latency.samples_after) == ("faster", 1200, 300)
+    assert one.latency.ratio.value == pytest.approx(0.9, abs=0.01)
+    assert one.verdict.startswith("faster: 100 us to 90.0 us")
+
+
+def test_runs_that_others_disturbed_decide_nothing(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    base, best = shared(tmp_path / "base", NS, 1200, 1), shared(tmp_path / "best", 0.5 * NS, 4, 2)
+    one = compare([[base], [best]]).comparisons[0]
+    assert one.latency.answer == "not significant"
+    assert one.verdict.startswith("undecided: ")
+    assert "left best too few undisturbed inferences; `trtprof try`" in one.latency.reason
+    tried(base, best, 2.0)
+    for sides, gain in (([[base], [best]], "2x as fast (1.90 to 2.10)"), ([[best], [base]], "0.5x as fast (0.48 to")):
+        with subtests.test(gain=gain):
+            assert gain in compare(sides).comparisons[0].verdict
+
+
+def test_what_was_measured_interleaved_is_not_contradicted(tmp_path: Path) -> None:
+    base, best = shared(tmp_path / "base", NS, 1200, 1), shared(tmp_path / "best", 1.3 * NS, 1200, 2)
+    assert compare([[base], [best]]).comparisons[0].latency.answer == "slower"
+    tried(base, best, 1.5)
+    change = compare([[base], [best]]).comparisons[0].latency
+    assert change.answer == "not significant"
+    assert "these runs say: slower; interleaved by `trtprof try` it was 1.5x as fast" in change.reason
+
+
 def between(tmp_path: Path, before: Samples, after: Samples, **later: Any) -> Comparison:
     sides = [[folder(tmp_path / "a", before)], [folder(tmp_path / "b", after, **later)]]
     return compare(sides).comparisons[0]
@@ -53,7 +112,7 @@ def test_phases_of_one_run_do_not_make_it_slower(tmp_path: Path) -> None:
     assert change.lower_ratio.value == pytest.approx(1, abs=0.01)
     assert change.answer == "not significant"
     assert "lower decile" in change.method
-    assert "by the lower decile" in found.verdict
+    assert "by p10" in found.verdict
 
 
 def test_a_slowdown_is_seen_through_phases(tmp_path: Path) -> None:
@@ -71,7 +130,7 @@ def test_a_gate_goes_by_what_tells_the_answer(tmp_path: Path) -> None:
     (gate,) = parse(["latency>5%"])
     passed = judge(gate, phases)
     assert passed.answer == "passed"
-    assert "by the lower decile" in passed.reason
+    assert "by p10" in passed.reason
     slower = between(tmp_path / "slower", disturbed(quiet(seed=1)), 1.12 * disturbed(quiet(seed=2)))
     assert judge(gate, slower).answer == "failed"
     for text in ("lost>1%", "gap-to-roof>1%", "lost>1us", "latency>1us"):

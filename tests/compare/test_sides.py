@@ -12,7 +12,7 @@ from tests.fakes.compare_factory import L, chain, make_run, save
 from tests.fakes.run_factory import with_latency
 from tests.fakes.support import refused
 from trtprof.base.errors import MissingError, UsageError
-from trtprof.base.records import Comparison, Finding, Latency, Run
+from trtprof.base.records import Backend, Comparison, Finding, Latency, Run
 from trtprof.base.run_folder import LATENCY, REPORT, RunFolder
 from trtprof.compare import compare
 
@@ -128,6 +128,16 @@ def test_facts_that_changed(tmp_path: Path) -> None:
     one = one_of(save(tmp_path / "a", RUN), save(tmp_path / "b", changed))
     facts = {fact.what: (fact.before, fact.after) for fact in one.facts}
     assert facts == {"values of x": ("uniform", "file x.npy"), "version of onnxruntime": ("none", "1.31")}
+
+
+def test_one_option_alone_is_told_as_the_cause(tmp_path: Path) -> None:
+    def with_options(**options: str) -> Run:
+        return at_latency(30_000, msgspec.structs.replace(RUN, backend=Backend(name="b", reason="", options=options)))
+
+    base = save(tmp_path / "a", at_latency(60_000, msgspec.structs.replace(RUN, backend=Backend(name="b", reason=""))))
+    one = one_of(base, save(tmp_path / "b", with_options(spin="0")))
+    assert one.verdict.endswith("; the only thing that changed is spin=0")
+    assert "the only thing" not in one_of(base, save(tmp_path / "c", with_options(spin="0", arena="0"))).verdict
 
 
 def test_findings_are_told_apart_by_code_and_region(tmp_path: Path) -> None:

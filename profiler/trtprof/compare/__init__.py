@@ -21,7 +21,7 @@ from trtprof.base.errors import UsageError
 from trtprof.base.run_folder import RunFolder
 from trtprof.compare import gates as gating
 from trtprof.compare.causes import Parts, ledger_of, parts_of
-from trtprof.compare.facts import facts_of, findings_apart, notes_of, speed_fact
+from trtprof.compare.facts import facts_of, findings_apart, notes_of
 from trtprof.compare.latency import latency_change
 from trtprof.compare.layer_times import RegionTimes, region_times
 from trtprof.compare.nodes import match_nodes
@@ -76,14 +76,16 @@ def _comparison(before: Runs, after: Runs) -> records.Comparison:
     )
     ledger = ledger_of(parts, before, after)
     gone, new = findings_apart(before, after, regions)
+    facts = facts_of(before, after)
+    undecided = latency.answer == "not significant" and (before.disturbed or after.disturbed)
     return records.Comparison(
         before=before.side,
         after=after.side,
-        verdict=verdict_of(before.side, after.side, latency, ledger, changes),
+        verdict=verdict_of(before.side, after.side, latency, ledger, changes, facts, undecided=undecided),
         latency=latency,
         ledger=ledger,
         regions=tuple(changes),
-        facts=(*facts_of(before, after), *speed_fact(before, after)),
+        facts=facts,
         findings_gone=gone,
         findings_new=new,
         notes=notes_of(before, after, latency, match, regions),

@@ -109,7 +109,7 @@ def parts_of(regions: Sequence[Region], before: Runs, after: Runs) -> list[Parts
 
 def ledger_of(parts: Sequence[Parts], before: Runs, after: Runs) -> tuple[ChangeRow, ...]:
     """Rows that sum to the difference of the two medians."""
-    difference = after.side.latency.median_ns - before.side.latency.median_ns
+    difference = after.side.latency.headline_ns - before.side.latency.headline_ns
     sums: Counter[ChangeCause] = Counter()
     counts: Counter[ChangeCause] = Counter()
     guessed: set[ChangeCause] = set()
@@ -159,7 +159,7 @@ def _clock_of_the_rest(rest: int, before: Runs, after: Runs) -> int:
     apart = math.log(ratios[1] / ratios[0])
     if abs(apart) < SPEED_STEP:
         return 0
-    mean = _log_mean(before.side.latency.median_ns, after.side.latency.median_ns)
+    mean = _log_mean(before.side.latency.headline_ns, after.side.latency.headline_ns)
     return round(_between(rest, 0.0, mean * apart))
 
 
@@ -269,7 +269,8 @@ def _take_apart(region: Region, market: _Market) -> _Taken:
     work = _work_changed(region, market)
     if region.replaced or work == "other ops":
         reasons.append(_replaced_words(region, market))
-        return _Taken(ns, "work changed", 0.0, reasons)
+        quantised = _same_in_integers(*_unpaired_ops(region, market))
+        return _Taken(ns, "precision changed" if quantised else "work changed", 0.0, reasons)
     dtypes = _dtypes(region.before), _dtypes(region.after)
     formats = _format_nodes(region, market)
     rest: ChangeCause
@@ -387,6 +388,21 @@ def _unpaired_ops(region: Region, market: _Market) -> tuple[list[str], list[str]
     gone = [market.before.graph.op_types[at] for at in region.nodes_before if at not in earlier]
     new = [market.after.graph.op_types[at] for at in region.nodes_after if at not in later]
     return gone, new
+
+
+_IN_INTEGERS = {
+    "ConvInteger": "Conv", "QLinearConv": "Conv", "MatMulInteger": "MatMul", "MatMulIntegerToFloat": "MatMul",
+    "QLinearMatMul": "MatMul", "DynamicQuantizeMatMul": "MatMul", "QGemm": "Gemm", "DynamicQuantizeLSTM": "LSTM",
+}  # fmt: skip
+"""Ops that do the work of another one, on quantised values."""
+_SCALING = frozenset({"Mul", "Add", *FORMAT_OPS})  # What a model has around them to scale what they make
+
+
+def _same_in_integers(gone: Sequence[str], new: Sequence[str]) -> bool:
+    """Whether one side does in integers what the other one does, and nothing else."""
+    first, second = (Counter(_IN_INTEGERS.get(op, op) for op in ops) for ops in (gone, new))
+    quantised = any(op in _IN_INTEGERS for op in (*gone, *new))
+    return quantised and set((first - second) + (second - first)) <= _SCALING
 
 
 def _dtypes(layers: Sequence[LayerResult]) -> frozenset[str]:

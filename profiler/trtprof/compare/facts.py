@@ -9,9 +9,8 @@ from trtprof.base.units import format_ns, format_percent, format_shape
 from trtprof.compare.causes import roof_words
 from trtprof.compare.nodes import FORMAT_OPS, NodeMatch
 from trtprof.compare.regions import Region
-from trtprof.compare.sides import LoadedRun, Runs, probe_noise, speed_ratio
+from trtprof.compare.sides import LoadedRun, Runs
 
-_SAME_SPEED = 0.02
 _FEW_SAMPLES = 100
 _MATCHED = 0.5
 _OPTIONS_ELSEWHERE = ("model", "output", "shapes", "batch")
@@ -85,14 +84,6 @@ def _clocks(one: LoadedRun) -> dict[str, str]:
     elif one.run.device.clock_mhz:
         found["clock"] = f"{one.run.device.clock_mhz:.0f} MHz"
     return found
-
-
-def speed_fact(before: Runs, after: Runs) -> tuple[FactChange, ...]:
-    """The speed of the machine, where probes around the runs say that it was not the same."""
-    ratios = speed_ratio(before, after).get("compute")
-    if not ratios or abs(ratios[0] - 1) <= max(probe_noise(before), probe_noise(after), _SAME_SPEED):
-        return ()
-    return (FactChange(what="speed of the machine", before="1", after=f"{ratios[0]:.3g}"),)
 
 
 def notes_of(

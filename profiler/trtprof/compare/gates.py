@@ -174,7 +174,7 @@ def judge(gate: Gate, one: Comparison) -> GateResult:
     value = _value(gate, one)
     if isinstance(value, str):
         return _result(gate, None, "inconclusive", value)
-    shown = _shown(gate, value) + (" by the lower decile" if one.latency.told_by == "lower decile" else "")
+    shown = _shown(gate, value) + (" by p10" if one.latency.told_by == "lower decile" else "")
     if not (math.isfinite(value.low) and math.isfinite(value.high)):
         return _result(gate, None, "inconclusive", f"no bound is known of it: {shown}")
     limit = gate.text.partition(">")[2].strip()
@@ -211,9 +211,9 @@ def _doubt(gate: Gate, one: Comparison) -> str:
         reason = f": {one.latency.reason}" if one.latency.reason else ""
         return f"the latency did not change significantly{reason}"
     for side in (before, after):
-        if side.attainable_ns is not None and side.attainable_ns > side.latency.median_ns:
+        if side.attainable_ns is not None and side.attainable_ns > side.latency.headline_ns:
             return (
-                f"{side.label} is above its roofline ({format_ns(side.latency.median_ns)} where "
+                f"{side.label} is above its roofline ({format_ns(side.latency.headline_ns)} where "
                 f"~{format_ns(side.attainable_ns)} is allowed), so that the roofline is not to be believed"
             )
     other_work = any(row.ns and row.cause in _WORK for row in one.ledger)
@@ -235,10 +235,10 @@ def _doubt(gate: Gate, one: Comparison) -> str:
 def _value(gate: Gate, one: Comparison) -> Interval | str:
     """What the gate looks at, in percent or ns; or why it cannot be told."""
     change, before, after = one.latency, one.before, one.after
-    if not before.latency.median_ns or not change.samples_before or not change.samples_after:
+    if not before.latency.headline_ns or not change.samples_before or not change.samples_after:
         return "the latency of one side was not measured end to end"
     ratio, difference = change.telling_ratio, change.telling_difference_ns
-    latency_ns = before.latency.median_ns
+    latency_ns = before.latency.headline_ns
     if change.told_by == "lower decile" and change.lower_ns is not None:
         latency_ns = change.lower_ns[0]
     if gate.what == "latency":

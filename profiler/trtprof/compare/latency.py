@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from trtprof.base.records import Interval, LatencyChange, Significance
 from trtprof.base.units import format_ns, format_percent
@@ -47,7 +50,7 @@ def latency_interval(runs: Runs) -> Interval | None:
     samples = runs.samples
     if samples is None:
         return None
-    median = runs.side.latency.median_ns
+    median = runs.side.latency.headline_ns
     level, low, high = level_of(samples, unrest(runs))
     # The interval is moved by what the rounding took.
     low, high = max(low + median - level, 0.0), high + median - level
@@ -63,19 +66,19 @@ def _noise(*sides: Runs) -> float:
 
 def latency_change(before: Runs, after: Runs) -> LatencyChange:
     """What became of the latency."""
-    first, second = before.side.latency, after.side.latency
-    difference = second.median_ns - first.median_ns
-    ratio = second.median_ns / first.median_ns if first.median_ns else 1.0
+    first, second = before.side.latency.headline_ns, after.side.latency.headline_ns
+    difference = second - first
+    ratio = second / first if first else 1.0
     samples = before.samples, after.samples
     same = {run.path.resolve() for run in before.all} == {run.path.resolve() for run in after.all}
     if same:
         level, method, reason = LEVEL, "the same samples on both sides", "both sides are the same runs"
-    elif samples[0] is None or samples[1] is None or not first.median_ns or not second.median_ns:
+    elif samples[0] is None or samples[1] is None or not first or not second:
         level, method = 0.0, "medians alone, without an interval"
         without = " and ".join(runs.side.label for runs in (before, after) if runs.samples is None)
         reason = f"significance cannot be told: {without or 'a side'} has no raw samples to tell chance by"
     else:
-        return _with_interval(before, after, samples[0], samples[1])
+        return _unless_disturbed(_with_interval(before, after, samples[0], samples[1]), before, after)
     return LatencyChange(
         difference_ns=Interval(value=difference, low=difference, high=difference, level=level),
         ratio=Interval(value=ratio, low=ratio, high=ratio, level=level),
@@ -87,12 +90,46 @@ def latency_change(before: Runs, after: Runs) -> LatencyChange:
     )
 
 
+def interleaved(before: Runs, after: Runs) -> Interval | None:
+    """The gain, before over after, where `trtprof try` measured these two interleaved."""
+    for one, other in ((before, after), (after, before)):
+        best = one.middle.tried.best if one.middle.tried is not None else None
+        places = {Path(best.folder), one.middle.path.parent / Path(best.folder).name} if best and best.folder else set()
+        if best and other.middle.path.resolve() in {place.resolve() for place in places}:
+            gain = best.gain
+            if one is before:
+                return gain
+            return Interval(value=1 / gain.value, low=1 / gain.high, high=1 / gain.low, level=gain.level)
+    return None
+
+
+def _unless_disturbed(change: LatencyChange, before: Runs, after: Runs) -> LatencyChange:
+    """No answer where other processes disturbed a side, or where `trtprof try` measured the opposite, interleaved."""
+    gain = interleaved(before, after)
+    better: Significance | None = None
+    text = "; `trtprof try` measures two candidates interleaved"
+    if gain is not None:
+        better = "faster" if gain.low > 1 else "slower" if gain.high < 1 else "not significant"
+        text = (
+            f"; interleaved by `trtprof try` it was {gain.value:.3g}x as fast ({gain.low:.2f} to {gain.high:.2f}): "
+            "better evidence than two runs one after the other"
+        )
+    labels = " and ".join(runs.side.label for runs in (before, after) if runs.disturbed)
+    if labels:
+        reason = f"other processes left {labels} too few undisturbed inferences{text}"
+    elif better is not None and better != change.answer:
+        reason = f"these runs say: {change.answer}{text}"
+    else:
+        return change
+    return msgspec.structs.replace(change, answer="not significant", reason=reason)
+
+
 def _with_interval(before: Runs, after: Runs, earlier: Sequence[Samples], later: Sequence[Samples]) -> LatencyChange:
     first, second = before.side.latency, after.side.latency
     clock = clock_of_latency(before, after)
     median = _quantile_change(
         change_of(earlier, later, (unrest(before), unrest(after))),
-        (first.median_ns, second.median_ns),
+        (first.headline_ns, second.headline_ns),
         _clear_of(clock, _noise(before, after)),
         clock,
     )
@@ -201,12 +238,11 @@ def _method(told: _QuantileChange, before: Runs, after: Runs, *, lower: bool) ->
 
 def _reason(answer: Significance, told: _QuantileChange, other: _QuantileChange) -> str:
     found = told.change
-    ends = f"{format_ns(told.difference.low)} to {format_ns(told.difference.high)}"
     if answer != "not significant":
-        return f"the whole interval, {ends}, is {'above' if answer == 'slower' else 'below'} 0"
+        return f"the whole interval is {'above' if answer == 'slower' else 'below'} 0"
     if told.answer != "not significant":
-        return f"the lower decile and the median contradict each other: {told.answer} and {other.answer}"
-    text = f"the interval, {ends}, holds 0"
+        return f"p10 and the median contradict each other: {told.answer} and {other.answer}"
+    text = "the interval holds 0"
     if told.speed and (found.low > 0 or found.high < 0):
         return (
             f"{text}: the machine ran at {math.exp(-told.speed):.3g} times the speed, which may be all of the "

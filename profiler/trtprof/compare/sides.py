@@ -18,7 +18,18 @@ import numpy.typing as npt
 from trtprof.base import run_folder
 from trtprof.base.errors import MissingError, TrtprofError, UsageError
 from trtprof.base.latency import latency_of, median_ns
-from trtprof.base.records import Capture, Ceilings, Latency, LayerResult, PluginBench, PluginBenches, Run, Side, Source
+from trtprof.base.records import (
+    Capture,
+    Ceilings,
+    Latency,
+    LayerResult,
+    PluginBench,
+    PluginBenches,
+    Run,
+    Side,
+    Source,
+    Tried,
+)
 from trtprof.base.run_folder import Request, RunFolder
 from trtprof.compare.nodes import NodeGraph, node_graph
 from trtprof.compare.samples import FEWEST
@@ -33,6 +44,9 @@ HOST = (rows.HOST, rows.WAITING)
 """
 
 
+ENOUGH = 10  # Undisturbed samples that a median is taken of
+
+
 class LoadedRun(NamedTuple):
     """What a run folder holds, as far as it is there."""
 
@@ -45,6 +59,9 @@ class LoadedRun(NamedTuple):
     ceilings: Ceilings  # As measured, before they are brought to the speed of the run
     request: Request | None  # What was asked
     source: Source | None  # The model as bound
+    # Of these, in ns, those in which no thread waited for a CPU; None where the system does not tell
+    undisturbed: npt.NDArray[np.float64] | None = None
+    tried: Tried | None = None  # What `trtprof try` measured of its model
     benches: tuple[PluginBench, ...] = ()  # Plugins for its layers that were measured
 
     @property
@@ -84,9 +101,21 @@ class Runs(NamedTuple):
 
     @property
     def samples(self) -> list[npt.NDArray[np.float64]] | None:
-        """Raw latencies of every run, or None where one has none or too few."""
+        """Raw latencies of every run, undisturbed where there are enough; None where one run has none or too few."""
+        own = [run.undisturbed for run in self.all if run.undisturbed is not None and len(run.undisturbed) >= ENOUGH]
+        if len(own) == len(self.all):
+            return own
         found = [run.samples for run in self.all if run.samples is not None and len(run.samples) >= FEWEST]
         return found if len(found) == len(self.all) else None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other processes left a run too few undisturbed inferences to tell its latency by."""
+        return any(
+            run.undisturbed is not None and run.samples is not None
+            and len(run.undisturbed) < min(ENOUGH, len(run.samples))
+            for run in self.all
+        )  # fmt: skip
 
     def on_same_device(self, other: Runs) -> bool:
         """Whether the runs of another side were made on a device of the same name and kind."""
@@ -131,26 +160,33 @@ def _load(folder: RunFolder) -> LoadedRun:
     run = folder.report()
     written = folder.written() or run.schema_version
     benches: PluginBenches | None = _artefact(folder, run_folder.BENCH, PluginBenches)
+    samples, undisturbed = _samples(folder, waits=run.cpu_use is not None and run.cpu_use.waits)
     return LoadedRun(
-        folder.path, run, written, _samples(folder), _artefact(folder, run_folder.CAPTURE, Capture),
+        folder.path, run, written, samples, _artefact(folder, run_folder.CAPTURE, Capture),
         _artefact(folder, run_folder.CEILINGS, Ceilings) or run.ceilings,
         _artefact(folder, run_folder.REQUEST, Request), _artefact(folder, run_folder.SOURCE, Source),
-        benches.benches if benches else (),
+        undisturbed, _artefact(folder, run_folder.TRIED, Tried), benches.benches if benches else (),
     )  # fmt: skip
 
 
-def _samples(folder: RunFolder) -> npt.NDArray[np.float64] | None:
+def _samples(
+    folder: RunFolder, *, waits: bool
+) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
+    """All latencies, and those of the undisturbed inferences."""
     if not folder.has(run_folder.LATENCY):
-        return None
+        return None, None
     try:
         table = folder.table(run_folder.LATENCY)
     except TrtprofError:
-        return None
+        return None, None
     if "mode" in table.columns:
         table = table[table["mode"] == "stream"]
     if "latency_ns" not in table.columns:
-        return None
-    return _numbers(table["latency_ns"], 1)
+        return None, None
+    found = _numbers(table["latency_ns"], 1)
+    if found is None or not waits or "undisturbed" not in table.columns:
+        return found, None
+    return found, found[table["undisturbed"].to_numpy(bool)]
 
 
 def _numbers(column: pd.Series[Any], least: float) -> npt.NDArray[np.float64] | None:
@@ -206,7 +242,7 @@ def _check_same(runs: Sequence[LoadedRun]) -> None:
 
 
 def _joined(runs: tuple[LoadedRun, ...]) -> Runs:
-    medians = [run.run.latency.median_ns for run in runs]
+    medians = [run.run.latency.headline_ns for run in runs]
     order = sorted(range(len(runs)), key=lambda at: (medians[at], at))
     middle = runs[order[(len(runs) - 1) // 2]]
     times = [{layer.name: layer.measured_ns for layer in run.run.layers} for run in runs]
@@ -258,7 +294,13 @@ def _latency(runs: Sequence[LoadedRun]) -> Latency:
         return runs[0].run.latency
     samples = [run.samples for run in runs if run.samples is not None and len(run.samples)]
     if len(samples) == len(runs):
-        return latency_of(np.concatenate(samples))
+        latency = latency_of(np.concatenate(samples))
+        if any(run.run.latency.undisturbed_basis != "inferences" or run.undisturbed is None for run in runs):
+            return latency
+        own = np.concatenate([run.undisturbed for run in runs if run.undisturbed is not None])
+        return msgspec.structs.replace(
+            latency, undisturbed_ns=round(float(np.median(own))), undisturbed_basis="inferences", undisturbed_n=len(own)
+        )
     of_each = [run.run.latency for run in runs]
     return msgspec.structs.replace(
         of_each[0],
@@ -318,11 +360,7 @@ def _speed(one: LoadedRun, *, clean: bool) -> float | None:
     if clocks is not None and clocks.sm_clock_mhz is not None:
         return clocks.sm_clock_mhz.median
     probes = one.capture.probe_ns if one.capture else ()
-    if not probes:
-        return None
-    # Before, between and after the two measurements: those around the one that is asked for.
-    around = probes[:2] if clean else probes[-2:]
-    return 1e9 / statistics.fmean(around)
+    return 1e9 / min(probes) if probes else None  # What other processes take of a CPU only makes probes longer
 
 
 def _memory_speed(one: LoadedRun, *, clean: bool) -> float | None:

@@ -4,29 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtprof.base.records import ChangeRow, LatencyChange, RegionChange, Side, cause_name
+from trtprof.base.records import ChangeRow, FactChange, LatencyChange, RegionChange, Side, cause_name
 from trtprof.base.units import format_ns, format_percent
 
 _LEAST = 0.2  # A cause is named where it makes up so much of the difference
 
 
 def verdict_of(
-    before: Side, after: Side, latency: LatencyChange, ledger: Sequence[ChangeRow], regions: Sequence[RegionChange]
-) -> str:
+    before: Side, after: Side, latency: LatencyChange, ledger: Sequence[ChangeRow], regions: Sequence[RegionChange],
+    facts: Sequence[FactChange] = (), *, undecided: bool = False,
+) -> str:  # fmt: skip
     """What became of the latency, how sure that is, and the first cause."""
     change = latency.difference_ns
-    medians = f"{format_ns(before.latency.median_ns)} to {format_ns(after.latency.median_ns)}"
+    medians = f"{format_ns(before.latency.headline_ns)} to {format_ns(after.latency.headline_ns)}"
+    if undecided:
+        return f"undecided: {medians}: {latency.reason}"
     if not latency.samples_before or not latency.samples_after:
         return f"{medians} ({_signed(change.value)}): {latency.reason}"
     told = latency.telling_ratio
     ends = f"{_percent(told.low - 1)} to {_percent(told.high - 1)}"
-    by = f", by the lower decile {_percent(told.value - 1)}" if latency.told_by == "lower decile" else ""
+    by = f", by p10 {_percent(told.value - 1)}" if latency.told_by == "lower decile" else ""
     what = "no significant change" if latency.answer == "not significant" else latency.answer
     head = f"{what}: {medians}, {_percent(latency.ratio.value - 1)}{by} ({ends})"
     if latency.answer == "not significant":
         return head
-    cause = _first_cause(change.value, ledger, regions)
+    cause = only_change(facts) or _first_cause(change.value, ledger, regions)
     return f"{head}; {cause}" if cause else f"{head}; no single cause stands out"
+
+
+_NO_CHANGE = ("ceilings", "clock", "sessionOption")  # Facts that say nothing, or the same as another one
+
+
+def only_change(facts: Sequence[FactChange]) -> str:
+    """The one option that is not the same on both sides, in words; empty where there are others, or other facts."""
+    changed: dict[str, FactChange] = {}
+    for fact in facts:
+        name = fact.what.removeprefix("backend ").removeprefix("option ")
+        if name not in _NO_CHANGE:
+            changed.setdefault("threads" if name == "intra_op_threads" else name, fact)
+    if len(changed) != 1:
+        return ""
+    (name, fact), *_ = changed.items()
+    if name != "threads" and "option " not in fact.what:
+        return ""
+    value = f"={fact.after}" if fact.after != "none" else f", no longer {fact.before}"
+    return f"the only thing that changed is {name}{value}"
 
 
 def _first_cause(difference: float, ledger: Sequence[ChangeRow], regions: Sequence[RegionChange]) -> str:

@@ -66,6 +66,14 @@ def share(ns: float, whole_ns: float) -> str:
     return f"{signed(100 * ns / whole_ns)} %" if whole_ns else ""
 
 
+LEAST = 0.001  # Share of the latency before that a difference must come to, to be shown
+
+
+def counts(ns: float, one: records.Comparison) -> bool:
+    """Whether a difference is large enough to be shown."""
+    return bool(ns) and abs(ns) >= LEAST * one.before.latency.headline_ns
+
+
 def level(interval: records.Interval) -> str:
     """``95 %``."""
     return f"{100 * interval.level:g} %"
@@ -94,7 +102,7 @@ def headline(one: records.Comparison) -> Headline | None:
     if not measured(one):
         return None
     change = one.latency
-    before, after = pair_ns(one.before.latency.median_ns, one.after.latency.median_ns)
+    before, after = pair_ns(one.before.latency.headline_ns, one.after.latency.headline_ns)
     percent, interval_percent = ratio_percent(change.ratio)
     return Headline(
         before=before,
@@ -117,15 +125,15 @@ def _lower_words(change: records.LatencyChange) -> tuple[str, str, str, str] | N
 
 def measured(one: records.Comparison) -> bool:
     """Whether both sides have a latency that was measured end to end."""
-    both = one.before.latency.median_ns and one.after.latency.median_ns
+    both = one.before.latency.headline_ns and one.after.latency.headline_ns
     return bool(both and one.latency.samples_before and one.latency.samples_after)
 
 
 def of_roof(side: records.Side) -> float | None:
     """What the roofline allows over the latency."""
-    if side.attainable_ns is None or not side.latency.median_ns:
+    if side.attainable_ns is None or not side.latency.headline_ns:
         return None
-    return side.attainable_ns / side.latency.median_ns
+    return side.attainable_ns / side.latency.headline_ns
 
 
 def roof_words(one: records.Comparison) -> tuple[str, str, str] | None:
@@ -149,8 +157,8 @@ def lost_words(one: records.Comparison) -> tuple[str, str, str] | None:
     """Latency less what the roofline allows: before, after, and the change."""
     if one.before.attainable_ns is None or one.after.attainable_ns is None or not measured(one):
         return None
-    before = one.before.latency.median_ns - one.before.attainable_ns
-    after = one.after.latency.median_ns - one.after.attainable_ns
+    before = one.before.latency.headline_ns - one.before.attainable_ns
+    after = one.after.latency.headline_ns - one.after.attainable_ns
     first, second = pair_ns(before, after)
     return f"~{first}", f"~{second}", f"~{signed_ns(after - before)}" if after != before else "no change"
 
@@ -257,5 +265,5 @@ def waterfall(rows: Sequence[records.ChangeRow]) -> Waterfall:
 
 def ledger_gap_ns(one: records.Comparison) -> int:
     """The difference of the medians less the sum of the ledger: 0 where it closes."""
-    difference = one.after.latency.median_ns - one.before.latency.median_ns
+    difference = one.after.latency.headline_ns - one.before.latency.headline_ns
     return difference - sum(row.ns for row in one.ledger)

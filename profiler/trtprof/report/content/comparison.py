@@ -118,22 +118,24 @@ def _head(one: Comparison) -> Iterator[Pair]:
         answer = Span(f"  {found.answer}", _KINDS.get(found.answer, "strong"))
         yield Pair("latency", (f"{found.before} {words.ARROW} {found.after}", change, answer), None, "")
         level = words.level(one.latency.difference_ns)
-        yield Pair("", f"{level} interval {found.interval} ({found.interval_percent}); {found.samples}", 6)
+        text = f"{level} interval {found.interval} ({found.interval_percent})"
         if found.told_by is not None:
             before, after, percent, interval = found.told_by
-            yield Pair("", f"told by the lower decile: {before} {words.ARROW} {after}, {percent} ({interval})", 3)
-        yield Pair("", Span(one.latency.reason, "faint"), 3)
+            text = f"p10 tells more: {before} {words.ARROW} {after}, {percent} ({level} interval {interval})"
+        yield Pair("", f"{text}; {found.samples}", 6)
+        if found.answer == "not significant":
+            yield Pair("", Span(one.latency.reason, "faint"), 4)
         if max(len(one.before.medians_ns), len(one.after.medians_ns)) > 1:
             runs = (", ".join(format_ns(ns) for ns in sorted(side.medians_ns)) for side in (one.before, one.after))
             yield Pair("runs", f"medians {f' {words.ARROW} '.join(runs)}", 4, "")
     allowed, share = words.roof_words(one), words.of_roof_words(one)
     if allowed is None:
         unknown = [side.label for side in (one.before, one.after) if side.attainable_ns is None]
-        yield Pair("allowed", f"unknown of {' and '.join(unknown)}: no layer has an estimate", 2, "")
+        yield Pair("bound", f"unknown of {' and '.join(unknown)}: no layer has an estimate", 2, "")
         return
     text = f"{allowed[0]} {words.ARROW} {allowed[1]} {allowed[2]}"
     text += f"; of the roofline {share[0]} {words.ARROW} {share[1]}" if share is not None else ""
-    yield Pair("allowed", Span(text, "estimate"), None, "")
+    yield Pair("bound", Span(text, "estimate"), None, "")
 
 
 def _sides(one: Comparison) -> Table:
@@ -146,10 +148,11 @@ def _sides(one: Comparison) -> Table:
         level = words.level(one.latency.difference_ns)
         change = f"{found.difference} ({found.percent}), {found.answer}"
         rows.append(("median latency", found.before, found.after, Span(change, "strong")))
-        rows.append((f"{level} interval", "", "", found.interval_percent))
-        if found.told_by is not None:
+        if found.told_by is None:
+            rows.append((f"{level} interval", "", "", found.interval_percent))
+        else:
             before, after, percent, interval = found.told_by
-            rows.append(("lower decile", before, after, f"{percent} ({interval}); it tells the answer"))
+            rows.append(("p10, which tells more", before, after, f"{percent} ({level} interval {interval})"))
     for label, row in (
         ("the roofline allows", words.roof_words(one)),
         ("lost", words.lost_words(one)),
@@ -175,11 +178,11 @@ def _closes(one: Comparison) -> str:
 
 
 def _ledger(one: Comparison) -> list[Block]:
-    rows = [row for row in one.ledger if row.ns]
+    rows = [row for row in one.ledger if words.counts(row.ns, one)]
     if not rows:
-        return [Heading("ledger", "nothing to take apart", label=True)] if one.ledger else []
+        return [Heading("breakdown", "nothing to take apart", label=True)] if one.ledger else []
     drawn = words.waterfall(rows)
-    whole, total = one.before.latency.median_ns, sum(row.ns for row in rows)
+    whole, total = one.before.latency.headline_ns, sum(row.ns for row in one.ledger)
     made = [
         Row((
             ("  ", Span(cause_name(row.cause), cut="middle")),
@@ -204,14 +207,15 @@ def _ledger(one: Comparison) -> list[Block]:
         Column("meaning", where="paper"),
     )
     return [
-        Heading("ledger", title, label=True, lines=None), Table(columns=columns, rows=made, headless=True),
+        Heading("breakdown", title, label=True, lines=None), Table(columns=columns, rows=made, headless=True),
     ]  # fmt: skip
 
 
 def _parts(one: Comparison, top: int) -> Iterator[Block]:
-    if not one.regions:
+    regions = [part for part in one.regions if words.counts(part.difference_ns, one)] or one.regions
+    if not regions:
         return
-    shown = min(top, len(one.regions))
+    shown = min(top, len(regions))
     title = f"{shown:,} of {count(len(one.regions), 'part')} of the model, largest difference first"
     kinds = words.kinds(one)
 
@@ -232,7 +236,7 @@ def _parts(one: Comparison, top: int) -> Iterator[Block]:
             Column(cut="end"),
         ),
         # Nobody reads more, and each takes time.
-        rows=[_part(part, kinds) for part in one.regions[: max(6 * PAPER, top)]],
+        rows=[_part(part, kinds) for part in regions[: max(6 * PAPER, top)]],
         shown=top,
         paper=PAPER,
         rest=rest,

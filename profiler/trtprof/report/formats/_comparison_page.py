@@ -124,7 +124,7 @@ class _Axis(NamedTuple):
 
 
 def _axis(one: Comparison) -> _Axis:
-    before, after = one.before.latency.median_ns, one.after.latency.median_ns
+    before, after = one.before.latency.headline_ns, one.after.latency.headline_ns
     change: Interval = one.latency.difference_ns
     low, high = before + change.low, before + change.high
     drawn = [before, after, *one.before.medians_ns, *one.after.medians_ns, low, high]
