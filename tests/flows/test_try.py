@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -17,11 +18,11 @@ from tests.fakes.support import SAMPLES
 from tests.fakes.trying import GEMV, gained, model_of, row
 from trtprof.base import run_folder
 from trtprof.base.errors import CaptureError, UsageError
-from trtprof.base.records import Backend, Tried
+from trtprof.base.records import Backend, Latency, Tried
 from trtprof.base.run_folder import Request, RunFolder
-from trtprof.capture.turns import Variant
+from trtprof.capture.turns import Pair, Variant
 from trtprof.compare import compare
-from trtprof.compare.turns import TurnsChange
+from trtprof.compare.turns import TurnsChange, judged
 from trtprof.flows import try_
 from trtprof.flows.options import RunOptions
 from trtprof.flows.report import analysed, tries
@@ -56,6 +57,7 @@ def try_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 
         quick(monkeypatch)
         monkeypatch.setattr(search, "measured", measured)
+        monkeypatch.setattr(search, "AGREE", np.inf)  # Times of turns are made up, those of the run are not
         run_options = RunOptions(
             model=ModelRequest.of(path, options.pop("shapes", ())), backend="ort-cpu",
             threads=2, iterations=1, warmup_ms=0, duration_s=0,
@@ -323,13 +325,57 @@ def test_what_was_measured_outlives_the_run_of_the_best(
     assert found.notes
 
 
+def test_a_verdict_says_which_machine_it_is_for(subtests: pytest.Subtests) -> None:
+    """Numbers of u2netp: two threads take 109 ms on a machine of their own, 277 ms beside a neighbor; one takes 204."""
+    shared = gained(1.36)._replace(before_ns=277e6, levels=(277e6, 204e6), all_ran=0.55)
+    alike = shared._replace(before_ns=110e6)
+    own = shared._replace(before_ns=110e6, undisturbed=True)
+    known = Latency(
+        median_ns=109_000_000, p99_ns=0, cv=0.0, n=9, undisturbed_ns=109_000_000, undisturbed_basis="layers"
+    )
+    unknown = msgspec.structs.replace(known, undisturbed_ns=None, undisturbed_basis="")
+    threads = search.Candidate(("threads-1",), "option", "", threads=1)
+    spinning = search.Candidate(("no-spinning",), "option", "")
+    for candidate, change, latency, verdict, reason in (
+        (threads, shared, known, "unclear", "took 109 ms alone, 277 ms interleaved; all threads had a CPU in 55 %"),
+        (threads, alike, known, "unclear", "on a machine of your own 2 threads are faster"),
+        (threads, alike, unknown, "unclear", "on a machine of your own 2 threads may be faster"),
+        (spinning, shared, known, "unclear", "109 ms alone, 277 ms interleaved"),
+        (spinning, alike, known, "helps", "while other processes use these CPUs; all threads had a CPU in 55 %"),
+        (spinning, own, known, "helps", ""),
+        (spinning, alike._replace(all_ran=0.99), known, "helps", ""),
+    ):
+        with subtests.test(candidate=candidate.name, reason=reason):
+            it = SimpleNamespace(_base=SimpleNamespace(latency=latency), threads=2)
+            found = search.Search._verdict(cast("search.Search", it), candidate, judged([change])[0])
+            assert found[0] == verdict
+            assert reason in found[1]
+            assert bool(reason) == bool(found[1])
+
+
+def test_undisturbed_inferences_judge_where_there_are_enough() -> None:
+    """Beside a neighbor the variant seems 1.4 times as fast; of the inferences that waited for no CPU it is slower."""
+    noise = np.random.default_rng(0)
+
+    def pair(undisturbed: int) -> Pair:
+        alone = np.arange(20) < undisturbed
+        before = np.where(alone, noise.normal(1e6, 1e4, 20), noise.normal(2.8e6, 1e4, 20))
+        return Pair(before, noise.normal(2e6, 1e4, 20), (alone, np.ones(20, bool)), (0.4, 0.9))
+
+    own, shared = ([[pair(count) for _ in range(4)] for _ in range(2)] for count in (4, 1))
+    change = measure.change_of_rounds(own)
+    assert (change.undisturbed, round(change.gain, 1), change.all_ran) == (True, 0.5, pytest.approx(0.4))
+    change = measure.change_of_rounds(shared)
+    assert (change.undisturbed, round(change.gain, 1)) == (False, 1.4)
+
+
 def test_no_verdict_rests_on_one_round_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
-    def round_of(*_: Any, **__: Any) -> list[tuple[Any, Any]]:
+    def round_of(*_: Any, **__: Any) -> list[Pair]:
         made.append(1)
         noise = np.random.default_rng(len(made))
-        return [(noise.normal(1e6, 1e4, 9), noise.normal(2e6, 1e4, 9)) for _ in range(4)]
+        return [Pair(noise.normal(1e6, 1e4, 9), noise.normal(2e6, 1e4, 9)) for _ in range(4)]
 
     monkeypatch.setattr(measure, "round_of", round_of)
     side = Variant(name="any", inputs=())

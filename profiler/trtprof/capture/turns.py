@@ -27,6 +27,7 @@ WORKER = "trtprof.capture.workers.turns"
 
 T = TypeVar("T")
 Samples = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 _SLOW = 10.0  # A turn that takes so many times as long as it should, and `_LEAST_S` more, is a hang
 _LEAST_S = 20.0
 
@@ -62,13 +63,17 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     samples: tuple[int, ...]
     quiet: bool
+    undisturbed: tuple[bool, ...] | None = None  # Of each, whether no thread waited for a CPU; None where nobody knows
+    all_ran: float | None = None  # At least this share of the time every thread had a CPU
 
 
 class Pair(NamedTuple):
-    """Turns that were neighbours: latencies in ns."""
+    """Turns that were neighbours: latencies in ns, and of each side the fields of `Turn` of the same name."""
 
     before: Samples
     after: Samples
+    undisturbed: tuple[Mask | None, Mask | None] = (None, None)
+    all_ran: tuple[float | None, float | None] = (None, None)
 
 
 class Side:
@@ -79,7 +84,12 @@ class Side:
         pid: Its process.
         made_ns: See `Ready`.
         run_ns: Median of its latest inferences.
+        undisturbed: See `Turn`; of the latest turn.
+        all_ran: The same.
     """
+
+    undisturbed: Mask | None = None
+    all_ran: float | None = None
 
     def __init__(self, request: TurnsRequest, process: child.Dialogue, log: Path, deadline_s: float) -> None:
         """Wait until the process is ready."""
@@ -102,6 +112,8 @@ class Side:
             )
         samples = np.asarray(found.samples, dtype=np.int64)
         self.run_ns = round(float(np.median(samples)))
+        self.undisturbed = None if found.undisturbed is None else np.asarray(found.undisturbed, dtype=np.bool_)
+        self.all_ran = found.all_ran
         return samples
 
     def _answer(self, kind: type[T], deadline_s: float, what: str) -> T:
@@ -145,7 +157,9 @@ def pairs_of(before: Side, after: Side, count: int, ms: float, *, first: int = 0
         swapped = (number + first) % 2 == 1
         order = (after, before) if swapped else (before, after)
         one, other = order[0].turn(ms), order[1].turn(ms)
-        pairs.append(Pair(other, one) if swapped else Pair(one, other))
+        samples = (other, one) if swapped else (one, other)
+        waits = (before.undisturbed, after.undisturbed), (before.all_ran, after.all_ran)
+        pairs.append(Pair(*samples, *waits))
     return pairs
 
 

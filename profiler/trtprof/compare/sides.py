@@ -31,6 +31,7 @@ from trtprof.base.records import (
     Tried,
 )
 from trtprof.base.run_folder import Request, RunFolder
+from trtprof.base.undisturbed import ENOUGH
 from trtprof.compare.nodes import NodeGraph, node_graph
 from trtprof.compare.samples import FEWEST
 from trtprof.diagnose import ledger as rows
@@ -42,9 +43,6 @@ COPIES_AND_GAPS = (rows.TO_DEVICE, rows.FROM_DEVICE, rows.COPIES, rows.OVERLAP, 
 HOST = (rows.HOST, rows.WAITING)
 """Rows of the ledger of a run by what they are called in that of a comparison; the others are kernels, or unexplained.
 """
-
-
-ENOUGH = 10  # Undisturbed samples that a median is taken of
 
 
 class LoadedRun(NamedTuple):

@@ -36,7 +36,7 @@ import numpy.typing as npt
 from trtprof.base.records import Significance
 from trtprof.compare.samples import LEVEL, LOWER_DECILE, MEDIAN, PRIOR_RUNS, RUN_TO_RUN, t_quantile, t_tails
 
-Turns = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+Turns = tuple[npt.NDArray[Any], npt.NDArray[Any], *tuple[Any, ...]]
 """Of neighbouring turns before and after: latencies in ns (`capture.turns.Pair`)."""
 
 
@@ -70,6 +70,9 @@ class TurnsChange(NamedTuple):
     pairs: int  # How many in all
     within: float  # Standard deviation from pair to pair, as a share
     between: float  # Standard deviation from round to round, as pooled, as a share
+    before_ns: float = 0.0  # Median of all samples before
+    undisturbed: bool = False  # Whether its samples are those in which no thread waited for a CPU
+    all_ran: float | None = None  # See `capture.turns.Turn`; the mean over the turns of the side where it is less
 
     @property
     def gain(self) -> float:
@@ -115,6 +118,7 @@ def change_of_turns(rounds: Sequence[Sequence[Turns]]) -> TurnsChange:
         pairs=sum(map(len, held)),
         within=telling.within,
         between=telling.between,
+        before_ns=float(np.median(np.concatenate([pair[0] for pairs in held for pair in pairs]))),
     )
 
 
@@ -126,7 +130,7 @@ class _Told(NamedTuple):
 
 
 def _mean(rounds: Sequence[Sequence[Turns]], at: float) -> _Told:
-    levels = [np.asarray([[np.quantile(side, at) for side in pair] for pair in pairs]) for pairs in rounds]
+    levels = [np.asarray([[np.quantile(side, at) for side in pair[:2]] for pair in pairs]) for pairs in rounds]
     logs = [np.log(each[:, 0] / each[:, 1]) for each in levels]
     means = np.asarray([each.mean() for each in logs])
     # What processes differ by: two of them a round. Of each, the figure of runs that followed one another.

@@ -33,11 +33,12 @@ from trtprof.base.scratch import scratch_folder
 from trtprof.base.units import format_ns
 from trtprof.capture.turns import Pair, Variant, round_of
 from trtprof.compare.samples import LEVEL
-from trtprof.compare.turns import Judged, change_of_turns, judged
+from trtprof.compare.turns import Judged, judged
 from trtprof.diagnose.tried import times
 from trtprof.flows.options import RunOptions
 from trtprof.flows.progress import SILENT, Progress
 from trtprof.flows.report import analysed, save_report
+from trtprof.flows.try_.measure import change_of_rounds
 from trtprof.flows.try_.on_cpu import OnCpu
 from trtprof.flows.try_.options import OptionRung
 from trtprof.flows.try_.variants import UnfitError, Workshop
@@ -185,7 +186,7 @@ class AfterRun:
             rounds.append(round_of(one, other, pairs=PAIRS, ms=TURN_MS, first=len(rounds) % 2, warmup_ms=50))
             spent_s = (time.monotonic() - began) / len(rounds)
             self._start_s, self._left_s = max((spent_s - 1.2 * measuring_s) / 2, 0.1), self._left_s - measuring_s
-            found = judged([change_of_turns(rounds)], (1 - LEVEL) / MOST_TRIED)[0]
+            found = judged([change_of_rounds(rounds)], (1 - LEVEL) / MOST_TRIED)[0]
             late = time.monotonic() + spent_s > self._until or measuring_s > self._left_s
             if len(rounds) >= count and (found.answer != "not significant" or len(rounds) >= 2 * count or late):
                 return found

@@ -13,7 +13,7 @@ from trtprof.base.records.model import ModelInfo
 RungKind = Literal["option", "rewrite", "pass", "combination"]
 """What is changed: how the runtime is set up; the graph, by a rewrite of ours; the graph, by a library; several."""
 
-RungVerdict = Literal["helps", "no difference", "slower", "wrong", "refused", "failed", "not measured"]
+RungVerdict = Literal["helps", "no difference", "slower", "unclear", "wrong", "refused", "failed", "not measured"]
 """``wrong`` is a variant whose outputs are others; ``refused`` one that cannot be made here; ``failed`` one that
 crashed, hung or was refused by the runtime; ``not measured`` one that is predicted to be slower, or that there was no
 time for."""

@@ -18,8 +18,11 @@ from pathlib import Path
 
 import msgspec
 
+from trtprof.base.progress import Count, unheard
 from trtprof.base.records import InputTensor
+from trtprof.base.undisturbed import find_undisturbed, share_all_ran
 from trtprof.capture.turns import Ready, Turn, TurnsRequest
+from trtprof.capture.workers.cpu_meter import Budget, Meter, list_threads
 from trtprof.capture.workers.gpu_work import Arrays
 from trtprof.capture.workers.inference import make_inputs
 from trtprof.capture.workers.runnable import Timed, runnable_of
@@ -39,8 +42,10 @@ def take_turns(lines: Iterator[bytes]) -> Iterator[Ready | Turn]:
     request = msgspec.json.decode(next(lines), type=TurnsRequest)
     feeds = make_inputs(request.variant.inputs, request.variant.seed)
     other = other_inputs(request.variant.inputs, request.variant.seed, feeds)
-    began = time.perf_counter_ns()
+    threads, began = list_threads(), time.perf_counter_ns()
+    on_cpu = request.variant.session is not None and request.variant.session.provider == "cpu"
     with runnable_of(request.variant, feeds, *other) as timed:
+        meter = Meter(threads)
         made_ns = time.perf_counter_ns() - began
         usual_ns = statistics.median(run_for(timed, request.warmup_ms))
         asleep()
@@ -48,9 +53,9 @@ def take_turns(lines: Iterator[bytes]) -> Iterator[Ready | Turn]:
         for ms in map(float, lines):
             if usual_ns < _AGAIN * ms * 1e6:
                 run_for(timed, _AGAIN * ms)
-            samples = run_for(timed, ms)
-            usual_ns = statistics.median(samples)
-            yield Turn(samples=tuple(samples), quiet=asleep())
+            turn = metered(meter, timed, ms) if on_cpu else Turn(samples=tuple(run_for(timed, ms)), quiet=True)
+            usual_ns = statistics.median(turn.samples)
+            yield msgspec.structs.replace(turn, quiet=asleep())
 
 
 def other_inputs(inputs: tuple[InputTensor, ...], seed: int, feeds: Arrays) -> list[Arrays]:
@@ -61,6 +66,17 @@ def other_inputs(inputs: tuple[InputTensor, ...], seed: int, feeds: Arrays) -> l
     large = {plan.name for plan in inputs if plan.kind == "uniform" and feeds[plan.name].size >= _LARGE}
     drawn = make_inputs(inputs, seed + 1) if large else {}
     return [{**feeds, **{name: drawn[name] for name in large}}] if large else []
+
+
+def metered(meter: Meter, timed: Timed, ms: float) -> Turn:
+    """Run for so many milliseconds, and at least once, with what other processes took away meanwhile."""
+    budget = Budget(least=1, seconds=ms / 1e3, slow_s=0.0)
+    timings, _ = meter.time(timed, budget, Count(unheard, ""))
+    samples = tuple(timings.latency_ns.tolist())
+    if not timings.waits_known:
+        return Turn(samples=samples, quiet=True)
+    undisturbed = tuple(find_undisturbed(timings).tolist())
+    return Turn(samples=samples, quiet=True, undisturbed=undisturbed, all_ran=max(share_all_ran(timings), 0.0))
 
 
 def run_for(timed: Timed, ms: float) -> list[int]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Sequence
 
-from trtprof.capture.turns import Pair, Variant, round_of
+from trtprof.base.undisturbed import ALL_RAN_INFERENCES, ENOUGH
+from trtprof.capture.turns import Mask, Pair, Variant, round_of
 from trtprof.compare.turns import TurnsChange, change_of_turns
 
 ROUNDS = 3  # Fresh processes of either side, unless it is clear before
@@ -26,10 +28,29 @@ def measured(before: Variant, after: Variant, deadline: float) -> TurnsChange:
     rounds: list[Sequence[Pair]] = []
     while True:
         rounds.append(round_of(before, after, pairs=PAIRS, ms=TURN_MS))
-        change = change_of_turns(rounds)
+        change = change_of_rounds(rounds)
         low, high = change.interval()
         alike = low > math.exp(-ALIKE) and high < math.exp(ALIKE)
         clear = low > math.exp(CLEAR) or high < math.exp(-CLEAR)
         enough = len(rounds) >= FEWEST and (clear or time.monotonic() > deadline)
         if len(rounds) >= ROUNDS or alike or enough:
             return change
+
+
+def change_of_rounds(rounds: Sequence[Sequence[Pair]]) -> TurnsChange:
+    """What became of the latency: by the undisturbed inferences where both sides have enough, else by all."""
+    shares = [[pair.all_ran[side] for pairs in rounds for pair in pairs] for side in (0, 1)]
+    known = [[share for share in side if share is not None] for side in shares]
+    all_ran = min(map(statistics.fmean, known)) if all(known) else None
+    own = [
+        [(pair.before[first], pair.after[second]) for pair in pairs if _any(first := pair.undisturbed[0])
+         and _any(second := pair.undisturbed[1])]
+        for pairs in rounds
+    ]  # fmt: skip
+    fewest = min(sum(len(pair[side]) for pairs in own for pair in pairs) for side in (0, 1))
+    enough = fewest >= ENOUGH and all(own) and all_ran is not None and all_ran >= ALL_RAN_INFERENCES
+    return change_of_turns(own if enough else rounds)._replace(undisturbed=enough, all_ran=all_ran)
+
+
+def _any(mask: Mask | None) -> bool:
+    return mask is not None and bool(mask.any())

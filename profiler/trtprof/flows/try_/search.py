@@ -17,7 +17,7 @@ from trtprof.base.units import format_ns
 from trtprof.capture.same_outputs import KindCheck, Original, check_variant, keep_original
 from trtprof.capture.turns import Variant as Side
 from trtprof.compare.samples import LEVEL
-from trtprof.compare.turns import TurnsChange, judged
+from trtprof.compare.turns import Judged, TurnsChange, judged
 from trtprof.engine.passes import INSTALL, PASSES
 from trtprof.flows.progress import Progress
 from trtprof.flows.try_ import measure
@@ -38,7 +38,11 @@ TURNS = 2 * measure.FEWEST * (measure.PAIRS + 2)
 LEAST_PASS_S = 10.0
 """Seconds that a pass of another project has, even when there is no time left to predict what it brings."""
 LAST_S = 10.0  # Seconds that the last measurement has at least for further rounds
-_ORDER: tuple[RungVerdict, ...] = ("helps", "no difference", "slower", "wrong", "failed", "refused", "not measured")
+AGREE = 1.2  # The original alone and interleaved may differ by this factor, for a verdict
+ALL_RAN = 0.9  # Share of the time that every thread has a CPU: below, other processes disturb the measurement
+_ORDER: tuple[RungVerdict, ...] = (
+    "helps", "unclear", "no difference", "slower", "wrong", "failed", "refused", "not measured",
+)  # fmt: skip
 
 
 class Candidate(NamedTuple):
@@ -92,6 +96,7 @@ class Best(NamedTuple):
     variant: Variant
     gain: Interval
     options: dict[str, str]
+    where: str  # What it depends on; empty for nothing
 
 
 class Search:
@@ -339,12 +344,12 @@ class Search:
         """Turn what was measured against the original into verdicts that hold for all of them together."""
         names = list(self._changes)
         for name, found in zip(names, judged([self._changes[name] for name in names]), strict=True):
-            verdict = _VERDICTS[found.answer]
+            verdict, reason = self._verdict(self._ready[name].candidate, found)
             self._rows[name] = msgspec.structs.replace(
                 self._rows[name],
                 gain=Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level),
                 verdict=verdict,
-                reason="the interval holds 1" if verdict == "no difference" else "",
+                reason=reason,
             )
         for name, (twin, one) in self._twins.items():
             if twin in self._rows:
@@ -355,6 +360,22 @@ class Search:
                     basis=one.price.basis, seconds=one.seconds,
                     reason=f"the runtime makes the same graph of it as of {twin}",
                 )  # fmt: skip
+
+    def _verdict(self, candidate: Candidate, found: Judged) -> tuple[RungVerdict, str]:
+        """The verdict on a candidate that was measured against the original, and what it depends on."""
+        change, latency = found.change, self._base.latency
+        alone = latency.undisturbed_ns if change.undisturbed and latency.undisturbed_ns else latency.headline_ns
+        verdict = _VERDICTS[found.answer]
+        if not alone / AGREE <= change.before_ns <= alone * AGREE:
+            times = f"{format_ns(alone)} alone, {format_ns(round(change.before_ns))} interleaved"
+            return "unclear", f"the original took {times}{'; ' if _shared(change) else ''}{_shared(change)}"
+        if not _shared(change) or change.undisturbed:
+            return verdict, "the interval holds 1" if verdict == "no difference" else ""
+        if verdict == "helps" and 0 < candidate.threads < self.threads:
+            known = latency.undisturbed_ns is not None and latency.undisturbed_ns < change.levels[1] / AGREE
+            there = f"on a machine of your own {self.threads} threads {'are' if known else 'may be'} faster"
+            return "unclear", f"{self.threads} threads lose to other processes here; {there}; {_shared(change)}"
+        return verdict, f"while other processes use these CPUs; {_shared(change)}"
 
     # --- combining -------------------------------------------------------------------------------
 
@@ -416,19 +437,21 @@ class Search:
         sides = self._side(self._original, _ORIGINAL), self._side(best.variant, best.candidate.name)
         try:
             found = judged([measured(*sides, max(until, time.monotonic() + LAST_S))])[0]
+            verdict, where = self._verdict(best.candidate, found)
         except TrtprofError as error:
             self.notes.append(f"{best.candidate.name} failed when it was measured again: {error.what}: {error.why}")
             return False
         gain = Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level)
-        if found.answer != "faster":
+        if verdict != "helps":
             name, reason = best.candidate.name, f"not when it was measured again: {_gain(gain)}"
+            reason += f"; {where}" if verdict == "unclear" else ""
             self.notes.append(f"{name} helped, but {reason}")
             self._rows[name] = msgspec.structs.replace(
-                self._rows[name], verdict=_VERDICTS[found.answer], reason=f"it helped once, but {reason}"
+                self._rows[name], verdict=verdict, reason=f"it helped once, but {reason}"
             )
             return False
         one = best.candidate
-        self.best = Best(one.names, best.variant, gain, one.options)
+        self.best = Best(one.names, best.variant, gain, one.options, where)
         return True
 
     # --- the result ------------------------------------------------------------------------------
@@ -441,10 +464,15 @@ class Search:
     def verdict(self) -> str:
         """What came of it, in a sentence."""
         if self.best is not None:
-            return f"{' and '.join(self.best.names)}: {_gain(self.best.gain)}"
+            return f"{' and '.join(self.best.names)}: {_gain(self.best.gain)}{_after(self.best.where)}"
         helped = [row for row in self.rungs() if row.verdict == "helps" and not row.beside]
         if helped and helped[0].gain is not None:
-            return f"{helped[0].name}: {_gain(helped[0].gain)}, not measured again"
+            return f"{helped[0].name}: {_gain(helped[0].gain)}, not measured again{_after(helped[0].reason)}"
+        unclear = [row for row in self.rungs() if row.verdict == "unclear"]
+        if unclear:
+            faster = [f"{row.name}: {_gain(row.gain)}" for row in unclear if row.gain is not None and row.gain.low > 1]
+            there = f". Meanwhile {' and '.join(faster)}" if faster else ""
+            return f"no verdict: {unclear[0].reason}{there}"
         if self._options.dry_run:
             return f"a dry run: {len(self._rows)} candidates, of which nothing was measured"
         if not self.candidates:
@@ -548,6 +576,17 @@ def _check(found: KindCheck) -> RungCheck:
 
 def _value(row: Rung) -> float:
     return row.gain.value if row.gain is not None else 0.0
+
+
+def _shared(change: TurnsChange) -> str:
+    """What other processes took away while it was measured; empty for next to nothing, or where nobody knows."""
+    if change.all_ran is None or change.all_ran >= ALL_RAN:
+        return ""
+    return f"all threads had a CPU in {change.all_ran:.0%} of the time".replace("%", " %")
+
+
+def _after(text: str) -> str:
+    return f", {text}" if text else ""
 
 
 def _gain(gain: Interval) -> str:

@@ -113,7 +113,7 @@ def _row(rung: Rung) -> Row:
     )
 
 
-_SAID = ("wrong", "failed", "refused")  # Verdicts that a screen gives the reason of, too
+_SAID = ("wrong", "failed", "refused", "unclear")  # Verdicts that a screen gives the reason of, too
 
 
 def _under(rung: Rung) -> Iterator[Under]:
