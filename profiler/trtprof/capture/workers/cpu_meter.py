@@ -87,6 +87,7 @@ class Meter:
     def __init__(self, before: set[int]) -> None:
         own = threading.get_native_id()
         self._files: list[int] = []
+        self._waits: dict[int, int] = {}  # As last read, by file
         with suppress(OSError):
             for thread in (own, *sorted(list_threads() - before - {own})):
                 self._files.append(os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY))
@@ -98,11 +99,16 @@ class Meter:
         """Close the descriptors."""
         for file in self._files:
             os.close(file)
-        self._files = []
+        self._files, self._waits = [], {}
 
     def read(self) -> list[int]:
         """For each thread the ns for which it was ready to run and had no CPU, since it began."""
-        return [int(os.pread(file, 64, 0).split()[1]) for file in self._files]
+        for file in self._files:
+            try:
+                self._waits[file] = int(os.pread(file, 64, 0).split()[1])
+            except ProcessLookupError:  # The thread has ended, and waits no more
+                self._waits.setdefault(file, 0)
+        return list(self._waits.values())
 
     def time(self, run: Runnable, budget: Budget, count: Count) -> tuple[Timings, CpuSeconds]:
         """Time inferences."""
