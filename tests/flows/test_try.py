@@ -250,7 +250,7 @@ def test_real_turns_tell_two_processes_of_one_model_apart_by_their_times_alone(t
     )  # fmt: skip
     found = try_model(TryOptions(run=run, rungs=("gemv-as-reduce",)))
     rung = row(found, "gemv-as-reduce")
-    assert rung.verdict in ("helps", "no difference", "slower", "not measured")
+    assert rung.verdict in ("helps", "no difference", "slower", "unclear", "not measured")
     if rung.gain is not None:
         assert rung.turns >= 2
         assert rung.before_ns
