@@ -76,7 +76,7 @@ def metered(meter: Meter, timed: Timed, ms: float) -> Turn:
     if not timings.waits_known:
         return Turn(samples=samples, quiet=True)
     undisturbed = tuple(find_undisturbed(timings).tolist())
-    return Turn(samples=samples, quiet=True, undisturbed=undisturbed, all_ran=max(share_all_ran(timings), 0.0))
+    return Turn(samples=samples, quiet=True, undisturbed=undisturbed, all_ran=max(share_all_ran([timings]), 0.0))
 
 
 def run_for(timed: Timed, ms: float) -> list[int]:
