@@ -76,13 +76,15 @@ def test_what_was_measured_is_said_in_place_of_what_may_help(done: RunFolder, mo
     def tries(*_: Any) -> Any:
         save_report(done, make_run())
         return type(
-            "Tried", (), {"rungs": (rung("prelu-spelled", "helps", 1.5, reason="4.1x on row 1"), rung("no", "slower"))}
+            "Tried",
+            (),
+            {"rungs": (rung("prelu-spelled", "helps", 1.5, reason="4.1x on row 1"), rung("no", "slower", 0.8))},
         )
 
     monkeypatch.setattr(after_run, "try_after", tries)
     found = trtprof("run", RESNET)
     assert "prelu-spelled: measured 4.1x on row 1, 1.5x (1.46 to 1.54) on the model, 791 ms to 527 ms" in found.stderr
-    assert "tried, no effect on the model: no" in found.stderr
+    assert "tried, does not clearly help: no, 0.8x (0.776 to 0.824) on the model" in found.stderr
     assert NEXT not in found.stderr
 
 

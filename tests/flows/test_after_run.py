@@ -119,12 +119,12 @@ def test_a_layer_is_timed_alone_with_its_shapes_and_then_the_model(
     assert tried is not None
     assert finished.compared == ["alone", "alone"]
     assert row(tried, "prelu-spelled").verdict == "no difference"
-    assert told(tried.rungs)[0].startswith("tried, no effect on the model: prelu-spelled (1x")
+    assert told(tried.rungs)[0].startswith("tried, does not clearly help: prelu-spelled, 1x")
     # It helps the layer, and nobody would notice.
     tried = finished.tried(slow, alone=4.0, whole=1.0)
     assert tried is not None
     assert finished.compared == ["alone", *["whole"] * 4]
-    assert told(tried.rungs)[0].startswith("tried, no effect on the model: prelu-spelled (4x")
+    assert told(tried.rungs)[0].startswith("tried, does not clearly help: prelu-spelled, 1x")
     # Sixteen inferences of a second would take longer than there is, and so would more turns than ``--duration`` has.
     for usual_ns, duration_s in ((10**9, None), (10**6, 1.0)):
         tried = finished.tried(slow, usual_ns=usual_ns, duration_s=duration_s, alone=4.0)

@@ -52,6 +52,7 @@ MOST_S = 9.0  # Nothing begins that would end later after the report, which is t
 MOST_TRIED, MOST_OF_ONE = 3, 2  # Candidates in all, and of one finding
 ROUNDS, PAIRS, TURN_MS = 2, 4, 60.0  # Least of a comparison of models; of a layer alone one round is enough
 START_S = 1.0  # A process, until one was timed
+_FIRST = ("HO503", "SK803")  # Their remedies are the surest: spinning on busy CPUs, kernels with a faster form
 _VERDICTS: dict[str, RungVerdict] = {"faster": "helps", "slower": "slower", "not significant": "no difference"}
 _DRAWN = {"fp32": (-1.0, 1.0), "fp16": (-1.0, 1.0), "fp64": (-1.0, 1.0), "int8": (-100, 100), "uint8": (0, 200)}
 """Range of the inputs of a layer alone, by type; values of other types may be indices, whose range is not known."""
@@ -65,8 +66,7 @@ def candidates_of(run: Run, options: Iterable[OptionRung], threads: int) -> Iter
     usable = sorted((rung for rung in options if not rung.idle and not rung.why_not), key=lambda rung: rung.threads)
     usable += [OptionRung(one.name, one.title, answers=one.answers, exact=one.exact) for one in REWRITES.values()]
     seen: set[str] = set()
-    # A slow kernel and its other form were measured: the surest remedies come first.
-    for finding in sorted(run.findings, key=lambda finding: finding.code != "SK803"):
+    for finding in sorted(run.findings, key=lambda finding: finding.code not in _FIRST):
         for rung in usable:
             fewer = 0 < rung.threads < threads and finding.code.startswith("RL")  # Rooflines ask for more threads.
             if finding.code in rung.answers and not fewer and rung.name not in seen:
@@ -229,8 +229,9 @@ def told(rungs: Iterable[Rung]) -> list[str]:
         elif rung.verdict == "not measured" and rung.reason:
             lines.append(f"{rung.name}: measured {rung.reason}; there was no time for the model")
         elif rung.verdict != "not measured":
-            others.append(f"{rung.name}{f' ({rung.reason})' if rung.reason else ''}")
-    return [*lines, *([f"tried, no effect on the model: {', '.join(others)}"] if others else [])]
+            measured = [f"{times(rung.gain)} on the model"] if rung.gain else []
+            others.append(f"{rung.name}, {', '.join([*measured, *filter(None, (rung.reason,))])}")
+    return [*lines, *([f"tried, does not clearly help: {'; '.join(others)}"] if others else [])]
 
 
 def _gain(found: Judged) -> Interval:
