@@ -162,7 +162,7 @@ def test_candidates_are_those_that_findings_name() -> None:
     options = (
         OptionRung("threads-1", "one thread", threads=1, answers=("RL102", "HO501")),
         OptionRung("threads-4", "four", threads=4, answers=("RL102", "HO501")),
-        OptionRung("no-spinning", "sleep", ("a=0",), answers=("HO501",)),
+        OptionRung("no-spinning", "sleep", ("a=0",), answers=("HO501", "LY201")),
         OptionRung("parallel", "side by side", ("b=1",), answers=("HO501",), idle="one chain"),
     )
 
@@ -173,7 +173,7 @@ def test_candidates_are_those_that_findings_name() -> None:
     assert names("HO501") == ["no-spinning", "threads-1", "threads-4"]
     assert names("RL102") == ["threads-4"], "fewer threads are no answer to a busy unit"
     assert names("RL102", "HO501") == ["threads-4", "no-spinning", "threads-1"]
-    assert names("TR903") == []
+    assert names("TR903", "LY201") == []
     run = make_run(findings=(finding("RL101"),))
     assert "prelu-spelled" in [rung.name for rung, _ in candidates_of(run, (), 2)]
     run = make_run(findings=(finding("HO501"), finding("SK803")))

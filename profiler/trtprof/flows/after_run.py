@@ -68,8 +68,9 @@ def candidates_of(run: Run, options: Iterable[OptionRung], threads: int) -> Iter
     seen: set[str] = set()
     for finding in sorted(run.findings, key=lambda finding: finding.code not in _FIRST):
         for rung in usable:
-            fewer = 0 < rung.threads < threads and finding.code.startswith("RL")  # Rooflines ask for more threads.
-            if finding.code in rung.answers and not fewer and rung.name not in seen:
+            # Of a slow layer or a layout no option but more threads helped any model so far.
+            idle = finding.code[:2] in ("RL", "LY") and (rung.settings or 0 < rung.threads < threads)
+            if finding.code in rung.answers and not idle and rung.name not in seen:
                 seen.add(rung.name)
                 yield rung, finding
 
