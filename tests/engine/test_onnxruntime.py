@@ -162,6 +162,23 @@ def test_every_layer_has_a_name_of_its_own() -> None:
     ]
 
 
+def test_inserted_layers_have_one_name_in_all_sessions() -> None:
+    def session(order: str) -> set[tuple[str, str]]:
+        nodes = [
+            helper.make_node(
+                "ReorderOutput", [f"reorder_token_{at}"], [f"conv_{of}"], "ReorderOutput" + f"_token_{at}" * bool(at),
+                domain="com.microsoft.nchwc",
+            )
+            for at, of in enumerate(order)
+        ]  # fmt: skip
+        nodes.append(helper.make_node("Softmax", ["conv_a"], ["y"], "Softmax"))
+        named = name_layers(helper.make_model(helper.make_graph(nodes, "g", [], [])))
+        return {(found.name, node.output[0]) for found, node in zip(named, nodes, strict=True)}
+
+    assert session("abc") == session("cab"), "numbers go to other nodes in the next session"
+    assert ("Softmax", "y") in session("abc"), "a name of the model stays"
+
+
 def test_layers_stand_in_the_order_in_which_they_run(place: Place) -> None:
     engine = place.build(SAMPLES / "transformer_block.onnx")
     made: set[str] = set()

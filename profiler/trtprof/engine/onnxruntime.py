@@ -20,14 +20,13 @@ import onnx
 from trtprof.base import onnx_graph
 from trtprof.base.op_kinds import CONTROL
 from trtprof.base.records import Backend, Engine, Layer, Op
-from trtprof.runtime.ort_session import COPY_OPS, SessionFacts, SessionRequest, name_layers
+from trtprof.runtime.ort_session import COPY_OPS, NUMBERED, SessionFacts, SessionRequest, name_layers
 
 ENGINE_GRAPH = "engine.onnx"  # The optimised graph in the run folder; its weights are not kept
 
 _LAYOUT_OPS = frozenset({"ReorderInput", "ReorderOutput"})
 _NCHWC_SUFFIX = "_nchwc"
 _FUSED_NAME = re.compile(r"^(?:fused )?(.*?)/\w+Fusion/.*$")
-_UNIQUE_SUFFIX = re.compile(r"_token_\d+$")
 
 
 def session_engine(backend: Backend, request: SessionRequest, facts: SessionFacts, graph: Path) -> Engine:
@@ -58,11 +57,7 @@ def session_engine(backend: Backend, request: SessionRequest, facts: SessionFact
 
 
 def layers_from_file(path: Path) -> tuple[Layer, ...]:
-    """Layers of a graph that a session saved; its weights need not be there.
-
-    ONNX Runtime numbers the reorders that it inserts in an order that differs from session to
-    session, so a profile must be read with the graph of the session that made it.
-    """
+    """Layers of a graph that a session saved; its weights need not be there."""
     return tuple(layers_from_graph(onnx.load(str(path), load_external_data=False)))
 
 
@@ -75,7 +70,7 @@ def layers_from_graph(model: onnx.ModelProto) -> list[Layer]:
     layers = []
     for node in onnx_graph.nodes_in(model):
         name = saved_names[node.proto.name]
-        plain = _UNIQUE_SUFFIX.sub("", name)
+        plain = NUMBERED.sub("", name)
         fused = _FUSED_NAME.sub(r"\1", plain)
         layout = node.op.op_type in COPY_OPS or (
             node.op.op_type in _LAYOUT_OPS and node.op.domain == "com.microsoft.nchwc"

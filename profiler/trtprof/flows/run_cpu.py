@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import onnx
 
 from trtprof.base import run_folder
 from trtprof.base.output_file import copy_file, replaced
@@ -22,7 +23,7 @@ from trtprof.flows.job import Job
 from trtprof.flows.options import RunOptions
 from trtprof.hardware.calibrate import Calibration, needed_ceilings
 from trtprof.hardware.device import host_cpu, resolve_threads
-from trtprof.runtime.ort_session import ScheduledNode, SessionRequest, name_layers
+from trtprof.runtime.ort_session import SessionRequest, name_layers
 
 
 def run_on_cpu(job: Job) -> None:
@@ -58,15 +59,12 @@ def _capture(job: Job, session: SessionRequest, calibration: Calibration | None)
         return
     asked = _asked(job.options)
     rounds: list[Round] = []
-    scheduled: tuple[ScheduledNode, ...] = ()
     began, before = time.monotonic(), list_cpu_seconds()
     while budgets := plan_round(asked, rounds, time.monotonic() - began):
         started = time.monotonic()
         answer = _run_round(job, session, asked, budgets, rounds)
+        scheduled = name_layers(onnx.load(str(job.scratch / GRAPH_FILE), load_external_data=False))
         if not rounds:
-            import onnx
-
-            scheduled = name_layers(onnx.load(str(job.scratch / GRAPH_FILE), load_external_data=False))
             copy_file(job.scratch / GRAPH_FILE, folder.file(ENGINE_GRAPH))
         clean, profiled = load_timings(job.scratch)
         profile = profiles.read_profile(Path(answer.profile), len(profiled.latency_ns), scheduled)

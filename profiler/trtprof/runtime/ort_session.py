@@ -40,6 +40,9 @@ SAVE_ENTRIES = {
 }
 """Session entries for saving an optimised graph with its weights in a file that can be dropped."""
 
+NUMBERED = re.compile(r"_token_\d+$")
+"""Ending of the names of nodes and tensors that ONNX Runtime inserts; the numbers differ from session to session."""
+
 _NO_KERNEL = (
     re.compile(r"Could not find an implementation for (?P<op>\S+?)\(\d+\) node with name '(?P<node>[^']*)'"),
     re.compile(r"(?P<op>[\w.:]+)\(-?\d+\) is not a registered function/op"),
@@ -131,7 +134,7 @@ class ScheduledNode(NamedTuple):
 
 
 def name_layers(model: ModelProto) -> tuple[ScheduledNode, ...]:
-    """Give the nodes of a saved graph unique names, in place; the same file always gives the same.
+    """Give the nodes of a saved graph unique names, in place; all sessions of a model give the same.
 
     Returns:
         All nodes, a control node before its body, each graph in the order in which it runs.
@@ -155,8 +158,13 @@ def name_layers(model: ModelProto) -> tuple[ScheduledNode, ...]:
     def visit(graph: GraphProto, path: str) -> None:
         for index, node in enumerate(graph.node):
             saved = node.name
-            # "#" keeps it apart from the numbers of the profile, which are not places in the file.
-            node.name = fresh(path, saved, saved or f"{node.op_type}#{index}")
+            tensors = [tensor for tensor in (*node.output, *node.input) if tensor and not NUMBERED.search(tensor)]
+            inserted = saved == node.op_type and node.domain == "com.microsoft.nchwc"  # the first has no number
+            if tensors and (inserted or NUMBERED.search(saved)):
+                node.name = fresh(path, "", f"{node.op_type}_{tensors[0]}")
+            else:
+                # "#" keeps it apart from the numbers of the profile, which are not places in the file.
+                node.name = fresh(path, saved, saved or f"{node.op_type}#{index}")
             taken.add(node.name)
             scheduled.append(ScheduledNode(node.name, path, saved, node.op_type))
             for attribute, body in onnx_graph.subgraphs(node):
