@@ -410,7 +410,7 @@ def doubts() -> dict[str, list[Row]]:
                 "--duration", confidence=1.0),
             yes("of an engine", make_case(BIG, cv=0.2, **engine), "clocks of the GPU locked"),
             # One preempted slice in 2,000, and cv, say nothing where the undisturbed latency is known.
-            no("undisturbed", beside_others_ran(undisturbed_basis="inferences", undisturbed_n=66), "66 of 100 samples"),
+            no("undisturbed", beside_others_ran(undisturbed_basis="inferences", undisturbed_n=66), "66 of 100"),
             no("nothing disturbed it", beside_others_ran()),
             yes("estimated", beside_others_ran(undisturbed_basis="layers"), "is estimated from its layers: 0 of 100"),
             yes("unknown", beside_others_ran(undisturbed_ns=None, undisturbed_reason="all waited"), "is unknown: 0 of"),

@@ -95,8 +95,10 @@ def good_text(run: Run) -> str:
 
 def spread_text(latency: Latency) -> str:
     """p10, p50 and p99 of all samples: ``p10 146, p50 148, p99 160 us``; p10 only where it is known."""
-    factor, unit = units.ns_unit(latency.median_ns)
     known = {"p10": latency.p10_ns, "p50": latency.median_ns, "p99": latency.p99_ns}
+    factor, unit = units.ns_unit(latency.median_ns)
+    if latency.p99_ns >= 1000 * factor:
+        return ", ".join(f"{name} {units.format_ns(ns)}" for name, ns in known.items() if ns)
     return ", ".join(f"{name} {units.in_unit(ns, factor)}" for name, ns in known.items() if ns) + f" {unit}"
 
 
@@ -109,7 +111,7 @@ def latency_text(run: Run) -> str:
         return f"{units.format_ns(headline_ns)} in layers: their sum, not an end-to-end latency"
     text = units.format_ns(headline_ns)
     if latency.undisturbed_basis == "inferences" and latency.undisturbed_n < latency.n:
-        text += f", {latency.undisturbed_n:,} of {count(latency.n, 'sample')} undisturbed"
+        text += f", {latency.undisturbed_n:,} of {count(latency.n, 'inference')} undisturbed"
         text += f"; as shared {spread_text(latency)}"
     else:
         text += f" ({spread_text(latency)})"
@@ -123,7 +125,7 @@ def latency_text(run: Run) -> str:
         text += ", estimated from its layers"
     elif latency.undisturbed_reason:
         text += f"; when nothing else runs: unknown, {latency.undisturbed_reason}"
-    if latency.regimes:
+    if latency.regimes and latency.regimes not in latency.undisturbed_reason:
         text += f"; {latency.regimes}"
     layers_ns = sum(layer.measured_ns for layer in run.layers)
     if layers_ns and abs(layers_ns / headline_ns - 1) >= APART:

@@ -31,8 +31,8 @@ _UNITS = ("tensor", "sfu", "dram", "l2", "llc")  # What documents for programs c
 TERMS: dict[str, Term] = {
     "latency": Term(
         "Latency",
-        "Time of one inference, end to end, without the profiler: the median of the samples in which no thread waited "
-        "for a CPU where there are enough of them, else the median of all. A fact. ~ when nothing else runs: an "
+        "Time of one inference, end to end, without the profiler: the median of the inferences in which no thread "
+        "waited for a CPU where there are enough of them, else the median of all. A fact. ~ when nothing else runs: an "
         "estimate from the times of the layers, with its 95 % interval.",
         ("median", "inferences/s", "undisturbed", "as shared"),
     ),

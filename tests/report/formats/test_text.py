@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.report_factory import CASES, make_run, many, of_engine, on_gpu, one_layer, typical
 from tests.fakes.support import columns
 from trtprof.base import units
-from trtprof.base.records import ClockSummary, Confirmation, CounterCheck, CpuUse, InputTensor, LedgerRow, Match, Run
+from trtprof.base.records import ClockSummary, Confirmation, CounterCheck, CpuUse, LedgerRow, Match, Run
 from trtprof.report import ReportOptions, get
 from trtprof.report._format import next_command
 from trtprof.report.content._views import view_of
@@ -86,7 +86,7 @@ def test_the_latency_says_what_is_known_of_the_undisturbed_machine() -> None:
     words = "3 other processes want these 2 cores: 62 % of this run's CPU time went to them"
     assert line(unknown, "TRUST").startswith(f"fair: {words}; the fastest tenth took 4.90 to 5.60 ms")
     clean = shared(undisturbed_ns=6_000_000, undisturbed_basis="inferences", undisturbed_n=66, undisturbed_reason="")
-    assert line(clean, "LATENCY").startswith("6.00 ms, 66 of 200 samples undisturbed; as shared p10 5.60, p50 9.42")
+    assert line(clean, "LATENCY").startswith("6.00 ms, 66 of 200 inferences undisturbed; as shared p10 5.60, p50 9.42")
     assert "at most 1.22x faster" in line(clean, "BOUND")
     assert "fastest tenth" not in line(clean, "TRUST")
     layers = shared(
@@ -105,16 +105,21 @@ def test_the_latency_says_what_is_known_of_the_undisturbed_machine() -> None:
     assert line(none, "BOUND") == "none: the model beats it"
 
 
-def test_inputs_that_may_decide_shapes_are_named() -> None:
+def test_random_inputs_that_decide_shapes_stand_on_the_third_line() -> None:
     run = typical()
-    speed = InputTensor(name="speed", dtype="fp32", shape=(1,), values="uniform -1..1")
-    model = msgspec.structs.replace(run.model, inputs=(*run.model.inputs, speed), shape_coverage=0.8)
+    said = "random values of speed = 0.27 decide shapes: give real ones with --loadInputs"
+    model = msgspec.structs.replace(run.model, assumptions=("inputs are random (seed 0)", said))
     shown = text(msgspec.structs.replace(run, model=model), width=200).splitlines()
-    assert shown[2] == (
-        "ASSUMED   random values that may decide shapes: speed (uniform -1..1), x (uniform -1..1); give yours: "
-        "--loadInputs=speed:FILE.npy"
-    )
+    assert shown[2] == f"ASSUMED   {said}"
     assert "ASSUMED" not in text(run)
+
+
+def test_layer_times_that_other_processes_shared_are_marked() -> None:
+    run = shared()
+    use = msgspec.structs.replace(run.cpu_use, layers_basis="shared")
+    said = "other processes shared the CPUs: measured times may be too long"
+    assert said in text(msgspec.structs.replace(run, cpu_use=use))
+    assert said not in text(run)
 
 
 def test_layers_below_the_step_of_the_profiler_took_less_than_it() -> None:

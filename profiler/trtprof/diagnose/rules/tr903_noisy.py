@@ -29,11 +29,11 @@ def judge(case: Case) -> Claim | str:
     spread = f"{p10}p50 {format_ns(latency.median_ns)}, p99 {format_ns(latency.p99_ns)}"
     if case.cpu_use is not None:
         if not case.noisy:
-            return f"the rule is about the whole run: {latency.undisturbed_n} of {latency.n} samples were undisturbed"
+            return f"the rule is about the whole run: {latency.undisturbed_n} of {latency.n} were undisturbed"
         known = "estimated from its layers" if latency.undisturbed_ns else "unknown"
         return doubt(
-            f"the latency of the undisturbed machine is {known}: {latency.undisturbed_n} of {latency.n} samples were "
-            f"undisturbed; {spread}",
+            f"the latency of the undisturbed machine is {known}: {latency.undisturbed_n} of {latency.n} inferences "
+            f"were undisturbed; {spread}",
             "close what else runs, or measure longer (--duration): more inferences run undisturbed then",
             brief=f"latency without other processes {known}",
         )

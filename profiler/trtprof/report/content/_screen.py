@@ -6,7 +6,6 @@ conclusion (`Run.no_verdict`) there is no cause. No word of it is cut; it wraps.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from trtprof.base import units
@@ -83,11 +82,7 @@ def _assumptions(run: Run) -> Iterator[str]:
         )
         dims = ", ".join(f"{dim}={size}" for dim, size in assumed.items())
         yield f"{dims}; give yours: --shapes={shapes}"
-    made = [tensor for tensor in run.model.inputs if tensor.kind in ("uniform", "integers") and tensor.values]
-    if made and run.model.shape_coverage < 1:
-        made.sort(key=lambda tensor: math.prod(tensor.shape or ()))
-        names = ", ".join(f"{tensor.name} ({tensor.values})" for tensor in made[:INPUTS])
-        yield f"random values that may decide shapes: {names}; give yours: --loadInputs={made[0].name}:FILE.npy"
+    yield from (text for text in run.model.assumptions if text.startswith("random values of "))
 
 
 # --- what was measured, and what that allows to say ---------------------------------------------

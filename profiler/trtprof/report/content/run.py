@@ -197,6 +197,8 @@ class _Page:
         words = f"{named:,} of {count(view.named, view.noun)}"
         words += "" if held is None or view.by == "kernel" else f", {100 * held:.0f} % of the excess"
         after = [f"{_SAME} same layer"] if any(row.home is not None for row in rows) else []
+        if self.run.cpu_use is not None and self.run.cpu_use.layers_basis == "shared":
+            after.append("other processes shared the CPUs: measured times may be too long")
         return Table(
             columns=self._columns(words if rest is None else view.noun, unit),
             rows=lines,
