@@ -12,11 +12,11 @@ import msgspec
 from trtprof.base import units
 from trtprof.base.errors import TrtprofError
 from trtprof.base.records import ClockSummary, Finding, InputTensor, Latency, LedgerRow, Record, Run, Spread, Tensor
+from trtprof.base.records.capture import QUIET
 from trtprof.base.text_file import is_unicode
 
 CAUSES = 3  # Likely causes that the first screen names; the others are counted
 APART = 0.1  # Share of the latency by which the sum of its layers may differ before that is said
-NOTICEABLE = 0.02  # Share of the CPUs, or of a run's CPU time, from which others are mentioned
 KIND_WORDS = {"fact": "measured", "estimate": "estimate", "remainder": "remainder"}
 
 
@@ -110,7 +110,8 @@ def latency_text(run: Run) -> str:
     if not latency.n:
         return f"{units.format_ns(headline_ns)} in layers: their sum, not an end-to-end latency"
     text = units.format_ns(headline_ns)
-    if latency.undisturbed_basis == "inferences" and latency.undisturbed_n < latency.n:
+    quiet = run.cpu_use is not None and not run.cpu_use.disturbed
+    if not quiet and latency.undisturbed_basis == "inferences" and latency.undisturbed_n < latency.n:
         text += f", {latency.undisturbed_n:,} of {count(latency.n, 'inference')} undisturbed"
         text += f"; as shared {spread_text(latency)}"
     else:
@@ -123,9 +124,9 @@ def latency_text(run: Run) -> str:
         interval = f" ({units.format_ns(low)} to {units.format_ns(high)})" if low and high else ""
         text += f"; ~{units.format_ns(latency.undisturbed_ns)}{interval} when nothing else runs"
         text += ", estimated from its layers"
-    elif latency.undisturbed_reason:
+    elif latency.undisturbed_reason and not quiet:
         text += f"; when nothing else runs: unknown, {latency.undisturbed_reason}"
-    if latency.regimes and latency.regimes not in latency.undisturbed_reason:
+    if latency.regimes and (quiet or latency.regimes not in latency.undisturbed_reason):
         text += f"; {latency.regimes}"
     layers_ns = sum(layer.measured_ns for layer in run.layers)
     if layers_ns and abs(layers_ns / headline_ns - 1) >= APART:
@@ -148,7 +149,8 @@ def bound_text(run: Run) -> str:
     if total.unpriced:
         text += f", without {count(total.unpriced, 'layer')} that no cost model covers"
     # Compared with a latency that holds other processes' time, the factor would promise theirs.
-    alone = latency.undisturbed_ns or (None if latency.undisturbed_reason else latency.headline_ns)
+    shared = run.cpu_use is not None and run.cpu_use.disturbed and latency.undisturbed_reason
+    alone = latency.undisturbed_ns or (None if shared else latency.headline_ns)
     if not alone or run.no_verdict:
         return text
     factor = alone / total.attainable_ns if total.attainable_ns else 0.0
@@ -187,17 +189,17 @@ def _cpu_text(run: Run) -> str:
     cores = f"these {use.cpus} cores" if use.cpus > 1 else "this core"
     if use.others_cpus is None and use.waited is None:
         return f"this system does not report what else used {cores}"
+    if not use.disturbed:
+        return f"nothing else used {cores}"
     waited, taken, stolen = use.waited or 0.0, use.others_cpus or 0.0, use.steal_cpus or 0.0
     parts = []
-    if waited >= NOTICEABLE or taken >= NOTICEABLE * use.cpus:
+    if waited >= 0.01 or taken > stolen:
         number = f"{use.others} other" if use.others else "other"
         who = f"{number} process wants" if use.others == 1 else f"{number} processes want"
-        took = f"{100 * waited:.0f} % of this run's CPU time went to them" if waited >= NOTICEABLE else ""
-        parts.append(f"{who} {cores}: {took or f'they kept {taken:.2g} of them busy'}")
-    if stolen >= NOTICEABLE * use.cpus:
+        took = f"{100 * waited:.0f} % of this run's CPU time went to them"
+        parts.append(f"{who} {cores}: {took if waited >= 0.01 else f'they kept {taken:.2g} of them busy'}")
+    if stolen > QUIET * use.cpus:
         parts.append(f"the hypervisor gave {stolen:.2g} of {cores} to other guests")
-    if not parts:
-        return f"nothing else used {cores}"
     latency = run.latency
     if latency.undisturbed_basis != "inferences" and 0 < latency.min_ns < latency.p10_ns:
         factor, unit = units.ns_unit(latency.min_ns)

@@ -11,6 +11,8 @@ from trtprof.base.records.common import Record
 from trtprof.base.records.engine import MatchConfidence
 from trtprof.base.records.model import InputTensor, Tensor
 
+QUIET = 0.05
+"""Share of the CPUs that others take on a quiet machine, at most; of a run's own CPU time, they take half of it."""
 LayersBasis = Literal["", "inferences", "layers", "shared"]
 
 
@@ -73,6 +75,12 @@ class CpuUse(Record, frozen=True, kw_only=True):
     layers_basis: LayersBasis = ""
     """What the measured times of layers are from: undisturbed profiled inferences, the fast mode of each layer, or, for
     lack of both, inferences that shared the CPUs with other processes."""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other processes or guests took more than they do on a quiet machine (up to 1.7 % were seen there)."""
+        taken = (self.others_cpus or 0.0) > QUIET * self.cpus or (self.steal_cpus or 0.0) > QUIET * self.cpus
+        return taken or (self.waited or 0.0) > QUIET / 2
 
 
 class InferenceTimes(Record, frozen=True, kw_only=True):
