@@ -103,7 +103,10 @@ def run_model(model: Path, neighbour: str, folder: Path, more: list[str]) -> Tol
         screen.write_text(subprocess.run(shown, capture_output=True, text=True, check=False).stdout)
     lines = progress.read_text().splitlines()
     ended = float(lines[-1].split()[0])
-    first = next((float(line.split()[0]) for line in lines if "median" in line and _NUMBER.search(line)), ended)
+    first = next(
+        (float(line.split()[0]) for line in lines if ("median" in line or "p50" in line) and _NUMBER.search(line)),
+        ended,
+    )
     trust = _TRUST.search(screen.read_text())
     found = RunFolder(folder / "run").report()
     return Told(neighbour, ended, first, trust[1] if trust else "?", screen.read_text(), found)
