@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tests.fakes.cases import found, only
-from tests.fakes.cpu_rule_cases import dequantized, half
+from tests.fakes.cases import RTX_4090, Timed, found, gemv, make_case, only
+from tests.fakes.cpu_rule_cases import busy, dequantized, half, loop, recurrent
+from tests.fakes.rule_cases import chain, conv, reorder_case, scalars
+from trtprof.diagnose.rank import diagnose
 
 
 def test_a_model_that_computes_wider_than_it_stores_says_so_first() -> None:
@@ -18,3 +20,39 @@ def test_a_model_that_computes_wider_than_it_stores_says_so_first() -> None:
     assert "quantize the activations" in stored.try_
     for silent in (half("fp32"), dequantized("fp32"), half()._replace(backend="ort-cuda")):
         assert found(silent, "PR802") == []
+
+
+def test_threads_that_spin_beside_other_processes_are_named_with_the_trial_that_shows_it() -> None:
+    finding = only(busy(), "HO503")
+    assert "2 threads spin" in finding.evidence
+    assert "(3 of them) kept 1.3 busy" in finding.evidence
+    assert "waited 40.0 % of their time" in finding.evidence
+    assert finding.command == "trtprof try m.onnx --rung no-spinning,threads-1 --budget 1m"
+    assert "1 CPUs" in only(busy(cpus=1), "HO503").evidence  # More threads than CPUs
+    room = busy(1.3, 0.05, cpus=8)
+    for silent in (busy(threads="1"), busy(spinning="0"), busy(0.4, 0.05), room, busy()._replace(cpu_use=None)):
+        assert found(silent, "HO503") == []
+
+
+def test_steps_that_wait_for_one_another_are_told_with_what_a_batch_does_and_does_not() -> None:
+    finding = only(recurrent(100), "ST804")
+    assert "LSTM lstm: 100 steps of 9.00 us" in finding.evidence
+    assert "does not shorten the latency" in finding.try_
+    of_loop = only(loop(128), "ST804")
+    assert "Loop loop: 128 steps of 7.81 us, each of 2 ops" in of_loop.evidence
+    for silent in (recurrent(1), loop(1), recurrent(100, "ort-cuda")):
+        assert found(silent, "ST804") == []
+
+
+def test_on_a_cpu_nothing_is_told_from_the_roofline_alone() -> None:
+    cases = (chain(), make_case(Timed(gemv(), 10.0), ceilings=RTX_4090), make_case(Timed(conv(), 1 / 0.3)))
+    for case in (*cases, make_case(*scalars(9)), reorder_case(0.03)):
+        assert diagnose(case), "the case has a finding elsewhere"
+        causes = diagnose(case._replace(backend="ort-cpu"))
+        assert [finding.code for finding in causes if finding.kind == "hypothesis"] == []
+
+
+def test_gaps_of_a_run_beside_other_processes_are_theirs() -> None:
+    case = make_case(Timed(gemv(), 1.0), gap_ns=10_000_000, backend="ort-cpu")
+    assert found(case, "HO501")
+    assert found(case._replace(cpu_use=busy().cpu_use), "HO501") == []

@@ -85,6 +85,8 @@ FILES = (rule_cases, kernel_rule_cases, plan_rule_cases, cpu_rule_cases)
 FIRES: dict[str, Case] = {code: case for file in FILES for code, case in file.POSITIVE.items()}
 SILENT: dict[str, Case] = {code: case for file in FILES for code, case in file.NEGATIVE.items()}
 """A case for every rule there is, one that it finds and one that it must not."""
+TOLD = ("HO503", "PR802", "ST804")
+"""Rules that tell what is so, however little time that claims."""
 BY_KERNEL = tuple(kernel_rule_cases.POSITIVE)
 """Rules that judge by the name of a kernel and the dimensions of a product."""
 
@@ -122,7 +124,8 @@ def test_every_rule_fires_on_its_case_and_is_silent_on_its_near_miss(subtests: p
                 assert (finding.title, bool(finding.where), bool(finding.try_)) == (rule.title, True, True)
                 assert any(character.isdigit() for character in finding.evidence)
                 assert 0 < finding.confidence <= 1
-                assert finding.kind == "trust" or finding.lost_ns >= THRESHOLDS.min_share * case.latency.median_ns > 0
+                least = 0 if code in TOLD else THRESHOLDS.min_share * case.latency.median_ns
+                assert finding.kind == "trust" or finding.lost_ns >= least
             # What a more specific rule has claimed is left alone; a doubt claims no time, and stays.
             for name in {name for claim in rule.check(case) if claim.kind != "trust" for name in claim.layers}:
                 left = rule.check(case._replace(claimed=frozenset({name})))
@@ -251,7 +254,7 @@ def compute_bound() -> list[Row]:
     return [
         # 64 * 56 * 56 outputs of 64 * 9 MACs are 231 MFLOP: 2.31 ms at 100 GFLOP/s; 64 channels fill whole vectors.
         yes("a convolution", FIRES["RL102"], "231 MFLOP in 5.14 ms is 45.0 GFLOP/s, 45.0 % of the fp32 peak measured",
-            "| raise the batch, or use more threads", ns=lost(FIRES["RL102"])),
+            "| raise the batch", ns=lost(FIRES["RL102"])),
         yes("60 channels", of(conv(channels=60)), "| pad input channels and output channels to a multiple of 16"),
         yes("groups", of(conv(group=2)), "grouped or depthwise"), yes("an LSTM", of(lstm), "one thin product"),
         yes("a product", of(layer("mm", "MatMul", square, (tensor("c", 512, 512),))), "merge products"),

@@ -56,7 +56,7 @@ def tried(*rungs: Rung) -> Tried:
     )  # fmt: skip
 
 
-def found_in(case: Case, *rungs: Rung, tries: str = TRIES, backend: str = "ort-cpu", code: str = "RL101") -> Finding:
+def found_in(case: Case, *rungs: Rung, tries: str = TRIES, backend: str = "ort-cuda", code: str = "RL101") -> Finding:
     return only(case._replace(tries=tries, backend=backend, tried=tried(*rungs) if rungs else None), code)
 
 
@@ -73,7 +73,7 @@ def test_a_finding_that_a_rung_answers_says_how_to_try_it() -> None:
 
 def test_no_doubt_about_the_numbers_has_one() -> None:
     for code, case in FIRES.items():
-        for finding in diagnose(case._replace(tries=TRIES, backend="ort-cpu", tried=tried(rung("any", "helps", 2)))):
+        for finding in diagnose(case._replace(tries=TRIES, backend="ort-cuda", tried=tried(rung("any", "helps", 2)))):
             assert finding.kind != "trust" or (finding.command, finding.tried) == ("", ()), code
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tests.fakes.cases import Timed, layer, make_case, tensor
-from trtprof.base.records import Op
+from tests.fakes.cases import Timed, layer, make_case, relu, tensor
+from trtprof.base.records import CpuUse, Op
 from trtprof.diagnose import Case
 
 
@@ -35,12 +35,43 @@ def half(dtype: str = "fp16") -> Case:
     return make_case(Timed(cast, ns=40_000), Timed(conv), backend="ort-cpu", ops=ops)
 
 
+def recurrent(steps: int, backend: str = "ort-cpu") -> Case:
+    """An LSTM over a sequence, and a Relu of a tenth of its time."""
+    inputs = (tensor("x", steps, 1, 64), tensor("w", 1, 256, 64), tensor("r", 1, 256, 64))
+    lstm = layer("lstm", "LSTM", inputs, (tensor("y", steps, 1, 1, 64),), attributes={"hidden_size": 64})
+    return make_case(Timed(lstm, ns=900_000), Timed(relu("relu", "y", "z", 1000), ns=90_000), backend=backend)
+
+
+def loop(runs: int) -> Case:
+    """A Loop whose body of two ops ran so often."""
+    none = tensor("n", 1)
+    body = [layer(name, "Relu", (none,), (tensor(f"{name}_out", 1),), graph="loop/body") for name in ("one", "two")]
+    control = layer("loop", "Loop", (none,), (tensor("out", 1),), role="control")
+    timed = [Timed(control, ns=0), *(Timed(one, ns=500_000) for one in body)]
+    return make_case(*timed, backend="ort-cpu", runs={"one": runs, "two": runs})
+
+
+def busy(others: float = 1.3, waited: float = 0.4, cpus: int = 2, threads: str = "2", spinning: str = "1") -> Case:
+    """A session of two threads beside processes that keep so many CPUs busy."""
+    use = CpuUse(
+        cpus=cpus, seconds=1.0, own_cpus=1.0, others_cpus=others, steal_cpus=0.0, others=3, waits=True, waited=waited
+    )
+    return make_case(
+        Timed(relu("relu", "x", "y")), backend="ort-cpu", cpu_use=use, tries="trtprof try m.onnx",
+        options={"intra_op_threads": threads, "session.intra_op.allow_spinning": spinning},
+    )  # fmt: skip
+
+
 POSITIVE: dict[str, Case] = {
+    "HO503": busy(),
     "PR802": half(),
+    "ST804": recurrent(100),
     "SK803": prelu(900_000),
 }
 
 NEGATIVE: dict[str, Case] = {
+    "HO503": busy(0.4, 0.05),
+    "ST804": recurrent(1),
     "PR802": half("fp32"),
     # No longer than Relu, Sub, Mul and Add take.
     "SK803": prelu(90_000),

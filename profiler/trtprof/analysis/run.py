@@ -100,6 +100,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> recor
         end_to_end=evidence.end_to_end,
         enqueue_ns=evidence.enqueue_ns,
         backend=backend.name,
+        options=backend.options,
         transfers=evidence.transfers,
         lacking=tuple(short for short, _ in lacking),
         would_price=would_price(engine, source),

@@ -63,6 +63,7 @@ ANSWERS: Mapping[str, Answers] = {
         passes="onnxslim ort-transformers",
     ),
     "HO501": _FEWER_LAUNCHES,
+    "HO503": _answers(on_cpu="no-spinning threads"),
     "KN701": _answers(
         rewrites="conv-pad-channels gemv-as-reduce gemv-fold-batch row-matmul-transposed",
         on_tensorrt="builder-level-5 fp16 tactics-of-libraries",
@@ -121,6 +122,7 @@ WITHOUT: Mapping[str, str] = {
     "CA806": "it changes the batch, which is for the program around the model",
     "HO502": "it changes the program around the model: where its inputs and outputs lie",
     "PR1": _QUANTISED,
+    "ST804": "it batches sequences, which is for the program around the model",
     "PR802": "it quantizes more of the model, or takes another file: that is for whoever made it",
     "QD1": _QUANTISED,
     "QD803": _QUANTISED,

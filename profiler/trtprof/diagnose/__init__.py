@@ -112,8 +112,10 @@ class Thresholds(NamedTuple):
             own ResNets on an A100).
         slow_kernel_ns: Time of an op of ONNX Runtime on a CPU from which another form of several ops may be faster: a
             node costs some microseconds of its own (PRelu and its four ops take 8 us each on 4,608 elements).
-        wider_share: Share of latency computed in a wider type than the model stores from which that is told, as for
-            the other shares of time (``launch_share``).
+        wider_share: Share of latency computed in a wider type than the model stores, or in steps that wait for one
+            another, from which that is told, as for the other shares of time (``launch_share``).
+        others_cpus: CPUs that other processes kept busy from which threads that spin lose their slices: half of one.
+        waited: Share of the time of a run's threads in which they had no CPU from which the same.
     """
 
     efficiency: records.Fraction = 0.5
@@ -155,6 +157,8 @@ class Thresholds(NamedTuple):
     alike: AtLeastOne = 2.0
     slow_kernel_ns: Count = 20_000
     wider_share: records.Fraction = 0.1
+    others_cpus: float = 0.5
+    waited: records.Fraction = 0.1
 
 
 THRESHOLDS = Thresholds()
@@ -197,6 +201,7 @@ class Case(NamedTuple):
         str, records.MatchedLayer
     ] = {}  # Layers as the plan of an engine has them, by the name that they have here
     bindings: tuple[records.PlanBinding, ...] = ()  # Inputs and outputs of that engine
+    options: Mapping[str, str] = {}  # Of the session or engine that ran the layers, as far as they are known
     backend: str = ""
     """What ran the layers, as `records.Backend` names it; ``pytorch`` or ``unknown`` of a capture without a plan."""
     transfers: tuple[Transfer, ...] = ()  # Copies and memsets of no layer in a capture
@@ -282,6 +287,11 @@ class Case(NamedTuple):
     def time_of(self) -> str:
         """What it is whose time was measured: kernels, or the layers of a TensorRT engine."""
         return "layer" if self.tensorrt else "kernel"
+
+    @property
+    def on_ort_cpu(self) -> bool:
+        """Whether ONNX Runtime ran the layers on the CPU: causes are then told from what ran, not from the roofline."""
+        return self.backend == "ort-cpu"
 
     @property
     def cache_name(self) -> str:
@@ -372,7 +382,8 @@ class Claim(NamedTuple):
     kind: Literal["hypothesis", "trust"] = "hypothesis"  # ``trust`` is about the numbers themselves and claims no time
     brief: str = ""  # Of a doubt: what it is, in a few words with its number
     beyond: bool = False  # Of a doubt: whether it is beyond the limit at which there is no verdict
-    always: bool = False  # Whether it is told first, and however little time it claims
+    always: bool = False  # Whether it is told however little time it claims
+    rungs: str = ""  # What `trtprof try` is to try of its remedies; empty for all that answer the rule
 
 
 def doubt(

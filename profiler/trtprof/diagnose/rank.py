@@ -70,13 +70,13 @@ def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str
         if case.from_datasheet or case.ceilings.disturbed:
             confidence *= case.thresholds.doubt
     trust = claim.kind == "trust"
-    remedy = Remedy(claim.remedy) if trust else remedy_of(case, found.code, claim.remedy, layers)
+    remedy = Remedy(claim.remedy) if trust else remedy_of(case, found.code, claim.remedy, layers, claim.rungs)
     return Finding(
         code=found.code,
         title=found.title,
         severity=_severity(claim, case, lost),
         where=claim.where,
-        evidence=claim.evidence + (_scaled(case) if claim.kind != "trust" and claim.layers else ""),
+        evidence=claim.evidence + (_scaled(case) if claim.kind != "trust" and claim.layers and lost else ""),
         lost_ns=lost,
         confidence=round(confidence, 2),
         try_=remedy.words,

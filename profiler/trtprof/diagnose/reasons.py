@@ -73,9 +73,16 @@ def bound_otherwise(case: Case, layer: LayerResult, *bounds: Bound) -> str:
     return f"the layer is bound by {BOUND_WORDS[layer.bound].phrase}, not by {what}" + (f" ({sums})" if sums else "")
 
 
+def roofline_alone(case: Case) -> str:
+    """The roofline is no cause: on a CPU nothing observed would say why a layer is far from it."""
+    return (
+        "on a CPU a cause is told from what ran (SK803, PR802, ST804), not from the roofline" if case.on_ort_cpu else ""
+    )
+
+
 def not_far(case: Case, layer: LayerResult, *bounds: Bound) -> str | None:
     """It is not far from a roof of these bounds, or no slower than good library kernels; None where it is both."""
-    why = no_work(case, layer) or unpriced(case, layer) or bound_otherwise(case, layer, *bounds)
+    why = roofline_alone(case) or no_work(case, layer) or unpriced(case, layer) or bound_otherwise(case, layer, *bounds)
     why = why or not_slow(case, layer)
     return None if not why and layer.bound in bounds and case.far_from_roof(layer) else why
 

@@ -22,7 +22,7 @@ class Remedy(NamedTuple):
     tried: tuple[TriedRung, ...] = ()
 
 
-def remedy_of(case: Case, code: str, words: str, layers: Collection[str]) -> Remedy:
+def remedy_of(case: Case, code: str, words: str, layers: Collection[str], rungs: str = "") -> Remedy:
     """What was tried in place of ``words``, and the command that tries or makes it; no ``layers``: the whole run."""
     own = [rung for rung in tried_in(case, nodes_of(case, layers)) if code in rung.answers]
     helps = [rung for rung in own if rung.verdict == "helps"]
@@ -33,7 +33,8 @@ def remedy_of(case: Case, code: str, words: str, layers: Collection[str]) -> Rem
     if own:
         return Remedy("; ".join([words, *(f"tried: {text}" for text in _fruitless(own))]), "", tried)
     known = case.tries and answered(code, case.backend)
-    return Remedy(words, f"{case.tries} --only {code}" if known else "")
+    which = f"--rung {rungs} --budget 1m" if rungs else f"--only {code}"
+    return Remedy(words, f"{case.tries} {which}" if known else "")
 
 
 def nodes_of(case: Case, layers: Collection[str]) -> frozenset[str] | None:

@@ -26,6 +26,7 @@ from trtprof.base.records import Layer, LayerResult, Op, PlanEdge
 from trtprof.base.units import format_bytes, format_ns
 from trtprof.diagnose import Case, Claim, rule
 from trtprof.diagnose.libraries import winnable_ns
+from trtprof.diagnose.reasons import roofline_alone
 
 _ABSORBED = {"epilogue": "reader", "prologue": "maker", "pointwise": "reader"}
 """Which of the two layers of an edge the other one would compute on the way, by kind of edge."""
@@ -34,6 +35,8 @@ _ABSORBED = {"epilogue": "reader", "prologue": "maker", "pointwise": "reader"}
 def _reason(case: Case, layer: LayerResult) -> str:
     if case.tensorrt:
         return _edges_reason(case, layer)
+    if why := roofline_alone(case):
+        return why
     op = case.engine[layer.name].op
     if not _pointwise(op):
         return f"{op.op_type} is no elementwise op"
@@ -68,7 +71,7 @@ def check(case: Case) -> Iterator[Claim]:
         yield from _edges(case)
         return
     results = {layer.name: layer for layer in case.layers}
-    for chain in _chains([case.engine[layer.name] for layer in case.layers], case.claimed):
+    for chain in () if case.on_ort_cpu else _chains([case.engine[layer.name] for layer in case.layers], case.claimed):
         found = [results[layer.name] for layer in chain]
         claims = {layer.name: winnable_ns(layer) for layer in found}
         between = sum(tensor.nbytes or 0 for layer in chain[:-1] for tensor in layer.op.outputs[:1] if tensor)

@@ -25,7 +25,8 @@ from trtprof.diagnose.ledger import ADDING, HOST, WAITING
 def judge(case: Case) -> Claim | str:
     """The host rows of the ledger when they are large; a negative remainder is no gap."""
     call = case.row(HOST)
-    gaps = call + case.gaps_ns
+    # Gaps of a run beside other processes are theirs.
+    gaps = call if case.on_ort_cpu and case.cpu_use is not None and case.cpu_use.waited else call + case.gaps_ns
     if case.share(gaps) < case.thresholds.host_share or gaps <= case.clock_resolution_ns:
         return (
             f"the rule is about time outside layers: {format_ns(gaps)}, {format_percent(case.share(gaps))} of latency, "

@@ -27,7 +27,15 @@ from trtprof.diagnose.reasons import bound_otherwise, no_work, unpriced
 def _why_not(case: Case, layer: LayerResult) -> str:
     """Why a launch is not what bounds a layer; empty where it is."""
     why = no_work(case, layer) or unpriced(case, layer) or bound_otherwise(case, layer, "launch")
+    if not why and case.on_ort_cpu and not _of_shapes(case, layer):
+        why = "it computes no shapes, so that static shapes would not remove it"
     return why or ("" if layer.bound == "launch" else "what bounds the layer is not known")
+
+
+def _of_shapes(case: Case, layer: LayerResult) -> bool:
+    """Whether a layer makes a shape or a few integers, which fold into constants where shapes are static."""
+    made = [tensor for tensor in case.engine[layer.name].op.outputs if tensor is not None]
+    return all(tensor.dtype in ("int64", "int32", "bool") and len(tensor.shape or ()) < 2 for tensor in made)
 
 
 def _reason(case: Case, layer: LayerResult) -> str:
@@ -62,6 +70,8 @@ def check(case: Case) -> Iterator[Claim]:
         remedy=(
             "raise the batch, fuse them into their neighbours, or run the engine as a CUDA graph (--useCudaGraph)"
             if case.tensorrt
+            else "fold shape arithmetic into constants (static shapes, graph simplifier)"
+            if case.on_ort_cpu
             else "fold shape arithmetic into constants (static shapes, graph simplifier), or raise the batch"
         ),
         layers={layer.name: max(layer.measured_ns - _roofline(layer), 0) for layer in layers},

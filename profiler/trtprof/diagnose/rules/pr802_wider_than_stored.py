@@ -67,7 +67,7 @@ def _weights(op: Op, place: int, makers: Mapping[str, Op]) -> str:
 
 
 def _reason(case: Case, layer: LayerResult) -> str:
-    if case.backend != "ort-cpu":
+    if not case.on_ort_cpu:
         return "the layer did not run on ONNX Runtime's CPU provider"
     if _stored(case, layer, _makers(case)):
         return ""
@@ -77,7 +77,7 @@ def _reason(case: Case, layer: LayerResult) -> str:
 @rule("PR802", "computed in fp32, stored narrower", order=12, reason=_reason, thresholds=("wider_share",))
 def check(case: Case) -> Iterator[Claim]:
     """One finding for each narrower type that enough of the time is computed without."""
-    if case.backend != "ort-cpu":
+    if not case.on_ort_cpu:
         return
     makers, all_ns = _makers(case), sum(layer.measured_ns for layer in case.layers)
     stored = {layer.name: _stored(case, layer, makers) for layer in case.unclaimed}

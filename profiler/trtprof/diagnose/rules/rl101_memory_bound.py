@@ -12,8 +12,8 @@ Why:
 
 Try:
     Give the layer work in one piece: fold batch dimensions into one GEMM, write a gemv as Mul and
-    ReduceSum, keep the reduced axis innermost. Then more threads on a CPU. If nothing else helps, a
-    hand-written kernel that streams the tensors once.
+    ReduceSum, keep the reduced axis innermost. If nothing else helps, a custom kernel that
+    streams the tensors once.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Try:
     Pad channels that do not fill the vector width (on tensor cores 8 of fp16 or 16 of int8), let the builder try
     smaller tiles and split-k, raise the batch, merge parallel products into one, use the runtime's fused op where
     there is one, or another op with a better kernel (a product for a convolution of one point, a convolution for a
-    transposed one, a product for a power); on a CPU give it more threads; leave the first convolution of a quantised
+    transposed one, a product for a power); leave the first convolution of a quantised
     model unquantised. A hand-written kernel is the last step.
 """
 
@@ -80,7 +80,7 @@ def _remedy(layer: LayerResult, case: Case, unfilled: bool) -> str:
     if unfilled:
         return f"{more_blocks(case, layer)}; {more_kernels(case)}"
     if kind == "convolution":
-        return f"raise the batch, or try {more_kernels(case)}" if case.gpu else "raise the batch, or use more threads"
+        return f"raise the batch, or try {more_kernels(case)}" if case.gpu else "raise the batch"
     if op.op_type == "STFT":
         return "write it as a convolution with the window's cosines and sines, which runs as one product"
     return "raise the batch, or merge products that share an input" if multiplies(layer) else "raise the batch"

@@ -2,7 +2,7 @@
 
 What:
     ONNX Runtime runs the op, under the condition that the finding names, at least twice as slowly as other ops that
-    compute the same. The table is `diagnose/slow_kernels.toml`: 17 ops and conditions, each measured against the other
+    compute the same. The table is `diagnose/slow_kernels.toml`: 18 ops and conditions, each measured against the other
     form with equal outputs. The layer's own time is at least what the other form took there for as much work.
 
 Why:
@@ -40,7 +40,7 @@ def read_table() -> dict[str, Any]:
 @layer_rule("SK803", "slow kernel of ONNX Runtime", order=15, thresholds=("slow_kernel_ns",))
 def judge(case: Case, layer: LayerResult) -> Loss | str:
     """A layer that a row of the table describes, and that is no faster than the other form was."""
-    if case.backend != "ort-cpu":
+    if not case.on_ort_cpu:
         return "the table holds kernels of ONNX Runtime on a CPU"
     if why := no_work(case, layer):
         return why
@@ -55,7 +55,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         return f"it takes {format_ns(layer.measured_ns)}, no more than the other form of it may take"
     slow, fast = (format_ns(row[key] * 1000) for key in ("slow_us", "fast_us"))
     evidence = (
-        f"{' '.join(filter(None, (op.op_type, row['cause'])))} is a slow kernel: {format_ns(layer.measured_ns)}"
+        f"{' '.join(filter(None, (op.op_type, row['cause'])))}: {format_ns(layer.measured_ns)}"
         f"{f' for {layer.shapes}' if layer.shapes else ''}; measured elsewhere (1 thread of {table['cpu']}, "
         f"{table['runtime']}): {slow} -> {fast} on {row['shape']}, equal outputs"
     )

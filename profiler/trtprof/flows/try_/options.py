@@ -47,7 +47,7 @@ class OptionRung(NamedTuple):
     price: Price | None = None  # What it should bring, where the run of the original tells it
 
 
-_OF_THREADS = ("RL101", "RL102", "LA401", "HO501")
+_OF_THREADS = ("RL101", "RL102", "LA401", "HO501", "HO503")
 _Here = Callable[[Run], str]
 
 
@@ -73,7 +73,7 @@ def _blocked(run: Run) -> str:
 
 _SESSION: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], bool, _Here | None], ...] = (
     ("no-spinning", "threads sleep in place of spinning for work, for cores that other processes want",
-     ("session.intra_op.allow_spinning=0",), ("HO501", "LA401"), True, None),
+     ("session.intra_op.allow_spinning=0",), ("HO501", "HO503", "LA401"), True, None),
     ("dynamic-blocks", "work is handed to threads in smaller and smaller blocks",
      ("session.dynamic_block_base=4",), (), True, None),
     ("parallel-execution", "layers that do not wait for one another run side by side",
