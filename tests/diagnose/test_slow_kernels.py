@@ -52,7 +52,13 @@ def case_of(row: dict[str, Any], form: str, us: float, **changes: Any) -> Case:
 
     def known(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         return tuple(
-            one and (one if one.dtype != "unknown" else replace(one, shape=fed, dtype="uint8")) for one in tensors
+            one
+            and (
+                replace(one, shape=fed, dtype="uint8" if one.dtype == "unknown" else one.dtype)
+                if one.shape is None
+                else one
+            )
+            for one in tensors
         )
 
     for at, node in enumerate(nodes_in(model)):
