@@ -155,16 +155,16 @@ def test_a_run_is_judged_by_what_it_kept_wherever_it_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = analysed(RunFolder(EXAMPLE))
-    strict = copied(tmp_path / "run", thresholds='{"efficiency":0.7,"min-share":0.001}')
+    strict = copied(tmp_path / "run", thresholds='{"host-share":0.001,"min-share":0.001}')
     cases: list[Case] = []
     run = analysed(strict, cases.append)
-    assert [case.thresholds for case in cases] == [THRESHOLDS._replace(efficiency=0.7, min_share=0.001)]
+    assert [case.thresholds for case in cases] == [THRESHOLDS._replace(min_share=0.001, host_share=0.001)]
     said = [note for note in run.assumptions if note not in plain.assumptions]
     assert said == [
-        "the threshold efficiency is 0.7, by default 0.5",
         "the threshold min-share is 0.001, by default 0.01",
+        "the threshold host-share is 0.001, by default 0.1",
     ]
-    # A layer at 58 % of its roof is far from it now.
+    # The call of a thousandth of the latency counts now.
     assert sum(finding.lost_ns for finding in run.findings) > sum(finding.lost_ns for finding in plain.findings)
 
     project(tmp_path, "[tool.trtprof]\nmin-share = 0.5\n")
