@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ from trtprof.analysis.onnxruntime import layers_as_run, priced_layers
 from trtprof.analysis.random_shapes import describe_random_shapes
 from trtprof.analysis.timeline import timeline_of_kernels
 from trtprof.base import run_folder
-from trtprof.base.records import Capture, Ceilings, Device, Engine, Layer, LayersBasis, Roof, Source
+from trtprof.base.records import DRAM_BAND, Capture, Ceilings, Device, Engine, Layer, LayersBasis, Roof, Source
 from trtprof.base.run_folder import Request, RunFolder
 from trtprof.base.undisturbed import LayerTimes, estimate_from_layers, known_share
 from trtprof.base.units import format_ns
@@ -128,10 +128,15 @@ def _raised(ceilings: Ceilings, factor: float) -> Ceilings:
     """Ceilings with all rates higher, and floors lower, by a factor: what the device may reach, so that bounds hold."""
 
     def roof(of: Roof) -> Roof:
-        rates = {
+        rates: dict[str, Any] = {
             name: {key: one * factor for key, one in rate.items()} if isinstance(rate, dict) else rate * factor
             for name, rate in msgspec.structs.asdict(of).items()
         }
+        if ceilings.band:
+            more = (1 + DRAM_BAND / 100) / (1 + ceilings.band / 100)
+            rates["dram_bytes_per_s"] *= more
+            for key in rates["dram_out_of_place_bytes_per_s"]:
+                rates["dram_out_of_place_bytes_per_s"][key] *= more
         return msgspec.convert(rates, Roof)
 
     return msgspec.structs.replace(
@@ -176,7 +181,10 @@ def _notes(capture: Capture, ceilings: Ceilings, scale: float, basis: LayersBasi
     if basis in _BASIS_NOTES:
         yield _BASIS_NOTES[basis]
     if ceilings.band:
-        yield f"bounds are computed with ceilings {ceilings.band} % above those measured: sets differ by that much"
+        yield (
+            f"bounds are computed with ceilings {ceilings.band} %, of DRAM {DRAM_BAND} %, above those measured: "
+            "sets of one machine differ by that much"
+        )
     if capture.clock_resolution_ns > 1:
         yield f"the profiler's clock steps by {format_ns(capture.clock_resolution_ns)}; medians are interpolated"
     if ceilings.profiler_ns:

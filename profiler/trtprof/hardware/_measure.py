@@ -56,6 +56,9 @@ SAMPLE_SECONDS = 0.02  # Time spent on one repeat of one workload
 QUICK_LONGEST_NS = 15e6  # `_fit.LONGEST_NS` of a quick set
 
 MIN_RUNS = 3
+
+PARTS, PAUSE_SECONDS = 3, 0.004  # Of a sample, and before each of them
+
 CHAIN = (64, 512)  # Lengths of the chains whose difference is the launch floor
 
 SHORT_CHAIN = (16, 64)  # The same for the many chains that only separate the profiler's cost from the nodes' own
@@ -129,6 +132,12 @@ def measure_in_rounds(lines: Iterator[bytes]) -> Iterator[Measured]:
             probes.append(probe_ns())
             if number < _MOST_ROUNDS:
                 race.again()
+                if "launch" in request.needed:
+                    # As the ceilings, they bound times, so that the least of several moments counts.
+                    again = bench.floors(with_profiler=False, repeats=1)
+                    given |= {
+                        key: min(given[key], one, key=lambda reading: reading.value) for key, one in again.items()
+                    }
 
 
 _SELDOM = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -245,11 +254,14 @@ def _fastest_ns(run: Callable[[], object], seconds: float) -> float:
     for _ in range(2):
         run()
     samples: list[int] = []
-    end = clock() + int(seconds * 1e9)
-    while len(samples) < MIN_RUNS or clock() < end:
-        began = clock()
-        run()
-        samples.append(clock() - began)
+    for _ in range(PARTS):
+        # Threads that wake up are spread over idle CPUs; two that spin on one CPU would stay there.
+        time.sleep(PAUSE_SECONDS)
+        end = clock() + int(seconds / PARTS * 1e9)
+        while len(samples) < MIN_RUNS or clock() < end:
+            began = clock()
+            run()
+            samples.append(clock() - began)
     return min(samples)
 
 

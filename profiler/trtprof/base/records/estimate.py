@@ -52,6 +52,9 @@ class Measurement(Record, frozen=True, kw_only=True):
     """Threads that it was reached with; 0 on a GPU."""
 
 
+DRAM_BAND = 60
+"""`Ceilings.band` of bandwidths of DRAM measured on a CPU: other guests of a host use it unseen."""
+
 BUSY_SHARE = 0.05
 """Others that keep more than this share of the usable CPUs busy disturb a measurement."""
 
