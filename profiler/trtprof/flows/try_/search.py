@@ -121,7 +121,7 @@ class Search:
         self._ready: dict[str, Ready] = {}
         self._twins: dict[str, tuple[str, Ready]] = {}
         self._kept: Original | None = None
-        self._folders, self._predicting = 0, float("inf")
+        self._folders, self._predicting, self._end, self._took_s = 0, float("inf"), float("inf"), 0.0
         self.best: Best | None = None
         self.threads = target.original.session.threads
         self.notes: list[str] = []
@@ -140,7 +140,7 @@ class Search:
         now = time.monotonic()
         left, ran = began + self._options.budget_s - now, now - began
         left -= ran if left > 2 * ran else 0.0  # For the run of the best, which takes as long as that of the original
-        until, combining = now + SINGLES * left, now + COMBINED * left
+        until, combining, self._end = now + SINGLES * left, now + COMBINED * left, now + left
         self._predicting = now + PREDICTED * left
         try:
             chosen = self._chosen()
@@ -288,7 +288,8 @@ class Search:
                 f"{TURNS} inferences of {format_ns(latency_ns)} do not fit into a budget of "
                 f"{self._options.budget_s:.0f} s: give a longer --budget"
             )
-        return _NO_TIME if left <= 0 else ""
+        # What helps is measured once more.
+        return _NO_TIME if left <= 0 or time.monotonic() + 2 * self._took_s > self._end else ""
 
     def _measure(self, one: Ready, until: float, beside: Ready | None = None) -> TurnsChange | None:
         """Check the outputs of a variant, measure it, and write its row; None where it is wrong or does not run."""
@@ -310,6 +311,7 @@ class Search:
                 change = measured(other, mine, until)
         except TrtprofError as error:
             verdict, reason = "failed", f"{error.what}: {error.why}"
+        self._took_s = max(self._took_s, time.monotonic() - began)
         seconds = one.seconds + time.monotonic() - began
         self._row(candidate, verdict, reason, variant=one.variant, price=one.price, checks=checks, seconds=seconds,
                   change=change, beside=beside.candidate.name if beside else "")  # fmt: skip
@@ -389,7 +391,7 @@ class Search:
         if self._confirm(self._combined(helps, until), until):
             return
         for row in helps:  # What does not hold is no longer among those that help.
-            left = time.monotonic() < until and self._rows[row.name].verdict == "helps"
+            left = time.monotonic() + self._took_s < self._end and self._rows[row.name].verdict == "helps"
             if left and self._confirm(self._ready[row.name], until):
                 return
 
@@ -435,6 +437,9 @@ class Search:
     def _confirm(self, best: Ready, until: float) -> bool:
         """Measure the best once more, and return whether it holds: what was chosen for a measurement looks too good."""
         sides = self._side(self._original, _ORIGINAL), self._side(best.variant, best.candidate.name)
+        if time.monotonic() + self._took_s > self._end:
+            self.notes.append("there was no time left to measure the best once more: give a longer --budget")
+            return False
         try:
             found = judged([measured(*sides, max(until, time.monotonic() + LAST_S))])[0]
             verdict, where = self._verdict(best.candidate, found)
@@ -444,11 +449,9 @@ class Search:
         gain = Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level)
         if verdict != "helps":
             name, reason = best.candidate.name, f"not when it was measured again: {_gain(gain)}"
-            reason += f"; {where}" if verdict == "unclear" else ""
-            self.notes.append(f"{name} helped, but {reason}")
-            self._rows[name] = msgspec.structs.replace(
-                self._rows[name], verdict=verdict, reason=f"it helped once, but {reason}"
-            )
+            reason = f"helped once, but {where if verdict == 'unclear' else reason}"
+            self.notes.append(f"{name} {reason}")
+            self._rows[name] = msgspec.structs.replace(self._rows[name], verdict=verdict, reason=reason)
             return False
         one = best.candidate
         self.best = Best(one.names, best.variant, gain, one.options, where)
@@ -471,7 +474,7 @@ class Search:
         unclear = [row for row in self.rungs() if row.verdict == "unclear"]
         if unclear:
             faster = [f"{row.name}: {_gain(row.gain)}" for row in unclear if row.gain is not None and row.gain.low > 1]
-            there = f". Meanwhile {' and '.join(faster)}" if faster else ""
+            there = f". There {', '.join(faster)}; on a machine of your own they may not help" if faster else ""
             return f"no verdict: {unclear[0].reason}{there}"
         if self._options.dry_run:
             return f"a dry run: {len(self._rows)} candidates, of which nothing was measured"
@@ -582,7 +585,7 @@ def _shared(change: TurnsChange) -> str:
     """What other processes took away while it was measured; empty for next to nothing, or where nobody knows."""
     if change.all_ran is None or change.all_ran >= ALL_RAN:
         return ""
-    return f"all threads had a CPU in {change.all_ran:.0%} of the time".replace("%", " %")
+    return f"all threads had a CPU in as little as {change.all_ran:.0%} of the time".replace("%", " %")
 
 
 def _after(text: str) -> str:
