@@ -342,7 +342,7 @@ def test_a_verdict_says_which_machine_it_is_for(subtests: pytest.Subtests) -> No
             shared,
             known,
             "unclear",
-            "took 277 ms interleaved; all threads had a CPU in as little as 55 %",
+            "277 ms interleaved; all threads had a CPU in as little as 55 %",
         ),
         (threads, alike, known, "unclear", "on a machine of your own 2 threads are faster"),
         (threads, alike, unknown, "unclear", "on a machine of your own 2 threads may be faster"),
