@@ -49,7 +49,7 @@ def simulated(asked: Asked, ns: float, waited: float = 0.0, build_s: float = 0.1
         slow = max(-(-round(max(budget.slow_s, budget.seconds) * 1e9) // round(ns)), 1)
         return min(enough, max(slow, min(3, -(-round(2.5e9 * budget.slow_s) // round(ns)))))
 
-    while budgets := plan_round(asked, done, sum(each.wall_s for each in done)):
+    while budgets := plan_round(asked, done):
         done.append(measured(ns, count(budgets[0]), count(budgets[1]), waited, build_s))
         assert len(done) < 20, "it ends"
     return done

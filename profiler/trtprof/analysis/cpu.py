@@ -44,8 +44,9 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
     overheads = _profiler_overheads(ran, launches, ceilings)
     unattributed_ns = sum(match.total_ns for match in alignment.unattributed) // iterations
     scale = _overhead_scale(sum(overheads.values()) + ceilings.profiler_gap_ns * alignment.gaps, capture)
-    medians_ns = sum(alignment.per_iteration_ns[layer.name] for layer in ran)
-    layers_ns = [max(alignment.per_iteration_ns[layer.name] - round(scale * overheads[layer.name]), 0) for layer in ran]
+    # A branch may have run in disturbed inferences alone.
+    each_ns = [alignment.per_iteration_ns.get(layer.name, 0) for layer in ran]
+    layers_ns = [max(ns - round(scale * overheads[layer.name]), 0) for ns, layer in zip(each_ns, ran, strict=True)]
     use = capture.cpu_use
     latency = capture.latency
     if use is not None:
@@ -67,7 +68,7 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         # The fast samples of layers are of inferences that nothing disturbed, and so is the latency.
         adding_ns=0
         if alignment.basis in ("layers", "shared") and latency.undisturbed_basis == "inferences"
-        else alignment.inference_ns - medians_ns - unattributed_ns,
+        else alignment.inference_ns - sum(each_ns) - unattributed_ns,
         # What the profiler does behind the event of a kernel lies between that and the next.
         gap_ns=max(alignment.gap_ns - round(scale * ceilings.profiler_gap_ns * alignment.gaps), 0),
         notes=tuple(_notes(capture, ceilings, scale, alignment.basis)),

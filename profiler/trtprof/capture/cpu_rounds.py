@@ -68,7 +68,7 @@ class Round(NamedTuple):
         return float(self.clean.end_ns[-1] - self.clean.start_ns[0]) / 1e9
 
 
-def plan_round(asked: Asked, done: Sequence[Round], elapsed_s: float) -> tuple[Budget, Budget] | None:
+def plan_round(asked: Asked, done: Sequence[Round]) -> tuple[Budget, Budget] | None:
     """How long the next process times inferences without and with the profiler; None where all is done."""
     processes = asked.processes
     iterations, profiled = asked.iterations or ENOUGH, asked.profile_iterations or 3 * ENOUGH
@@ -94,7 +94,7 @@ def plan_round(asked: Asked, done: Sequence[Round], elapsed_s: float) -> tuple[B
                 slow_s=max(share_s, PROFILE_SLOW_S, wait_s if asked.profile_iterations else 0),
             ),
         )
-    next_s = elapsed_s + (done[-1].wall_s if done else 0)
+    next_s = sum(each.wall_s for each in done) + (done[-1].wall_s if done else 0)
     if not done or (len(done) < processes and not slow_build and next_s <= ORDINARY_S):
         least = max(ENOUGH, math.ceil(iterations / processes))
         return (

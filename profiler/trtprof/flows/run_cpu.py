@@ -60,7 +60,7 @@ def _capture(job: Job, session: SessionRequest, calibration: Calibration | None)
     asked = _asked(job.options)
     rounds: list[Round] = []
     began, before = time.monotonic(), list_cpu_seconds()
-    while budgets := plan_round(asked, rounds, time.monotonic() - began):
+    while budgets := plan_round(asked, rounds):
         started = time.monotonic()
         answer = _run_round(job, session, asked, budgets, rounds)
         scheduled = name_layers(onnx.load(str(job.scratch / GRAPH_FILE), load_external_data=False))
