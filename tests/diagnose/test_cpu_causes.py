@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.fakes.cases import RTX_4090, Timed, found, gemv, make_case, only
 from tests.fakes.cpu_rule_cases import busy, dequantized, half, loop, recurrent
 from tests.fakes.rule_cases import chain, conv, reorder_case, scalars
@@ -38,6 +40,9 @@ def test_steps_that_wait_for_one_another_are_told_with_what_a_batch_does_and_doe
     finding = only(recurrent(100), "ST804")
     assert "LSTM lstm: 100 steps of 9.00 us" in finding.evidence
     assert "does not shorten the latency" in finding.try_
+    gru = recurrent(100)
+    layers = tuple(msgspec.structs.replace(one, op_type=one.op_type.replace("LSTM", "GRU")) for one in gru.layers)
+    assert "no throughput" in only(gru._replace(layers=layers), "ST804").try_
     of_loop = only(loop(128), "ST804")
     assert "Loop loop: 128 steps of 7.81 us, each of 2 ops" in of_loop.evidence
     for silent in (recurrent(1), loop(1), recurrent(100, "ort-cuda")):
@@ -46,7 +51,7 @@ def test_steps_that_wait_for_one_another_are_told_with_what_a_batch_does_and_doe
 
 def test_on_a_cpu_nothing_is_told_from_the_roofline_alone() -> None:
     cases = (chain(), make_case(Timed(gemv(), 10.0), ceilings=RTX_4090), make_case(Timed(conv(), 1 / 0.3)))
-    for case in (*cases, make_case(*scalars(9)), reorder_case(0.03)):
+    for case in (*cases, make_case(*scalars(9)), reorder_case(0.2)):
         assert diagnose(case), "the case has a finding elsewhere"
         causes = diagnose(case._replace(backend="ort-cpu"))
         assert [finding.code for finding in causes if finding.kind == "hypothesis"] == []
@@ -56,3 +61,8 @@ def test_gaps_of_a_run_beside_other_processes_are_theirs() -> None:
     case = make_case(Timed(gemv(), 1.0), gap_ns=10_000_000, backend="ort-cpu")
     assert found(case, "HO501")
     assert found(case._replace(cpu_use=busy().cpu_use), "HO501") == []
+
+
+def test_reorders_count_on_a_cpu_from_a_quarter_of_the_latency_on() -> None:
+    assert found(reorder_case(0.3)._replace(backend="ort-cpu"), "LY201")
+    assert not found(reorder_case(0.2)._replace(backend="ort-cpu"), "LY201")

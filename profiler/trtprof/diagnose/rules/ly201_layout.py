@@ -31,13 +31,13 @@ def _reason(_case: Case, layer: LayerResult) -> str:
     return "" if layer.measured_ns else "the layer took no time"
 
 
-@rule("LY201", "layout conversions", order=20, reason=_reason, thresholds=("warning_share",))
+@rule("LY201", "layout conversions", order=20, reason=_reason, thresholds=("critical_share",))
 def check(case: Case) -> Iterator[Claim]:
     """All layers whose role is layout, as one finding."""
     layers = [layer for layer in case.unclaimed if layer.role == "layout" and layer.measured_ns]
     total = sum(layer.measured_ns for layer in layers)
-    if case.on_ort_cpu and case.share(case.in_latency(total)) < case.thresholds.warning_share:
-        return  # Convolutions without a blocked layout lose more than so little.
+    if case.on_ort_cpu and case.share(case.in_latency(total)) < case.thresholds.critical_share:
+        return  # Without the blocked layout the convolutions lose more than the reorders take.
     yield from needless(
         case,
         layers,

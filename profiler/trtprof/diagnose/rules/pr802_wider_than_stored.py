@@ -109,10 +109,10 @@ def check(case: Case) -> Iterator[Claim]:
             where=f"{len(layers)} layers, largest {max(layers, key=lambda layer: layer.measured_ns).name}",
             evidence=evidence,
             remedy=(
-                "deploy the fp32 model on this CPU: fp16 makes the file smaller, not the inference faster"
+                "fp16 makes the file smaller here, not the inference faster: deploy the fp32 model if size is no issue"
                 if half
-                else "quantize the activations too (dynamic, or static with uint8), and compare both with "
-                "`trtprof compare`; or deploy fp32"
+                else "quantize the activations too (dynamic, or static with uint8), compare the latency with "
+                "`trtprof compare`, and check the outputs; or deploy fp32"
             ),
             layers=saved or {layer.name: 0 for layer in layers},
             confidence=0.95,
