@@ -164,7 +164,7 @@ def _causes(run: Run, rows: Sequence[Row]) -> Iterator[str]:
         yield unsure if run.no_verdict else "none found: no rule applies"
     for finding in causes[:CAUSES]:
         level = next(word for least, word in CONFIDENCE if finding.confidence >= least)
-        claim = f"{level} confidence, up to ~{units.format_ns(finding.lost_ns)}"
+        claim = f"{level} confidence{f', up to ~{units.format_ns(finding.lost_ns)}' if finding.lost_ns else ''}"
         fact = finding.evidence.partition("; ")[0]
         yield f"{_at(finding, rows)}: {finding.title} ({claim}): {fact}".rstrip(": ")
     if len(causes) > CAUSES:
