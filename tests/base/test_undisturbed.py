@@ -13,9 +13,9 @@ from trtprof.base.records import CpuUse
 from trtprof.base.undisturbed import (
     LayerTimes,
     Timings,
-    describe_regimes,
     estimate_from_layers,
     fast_mode,
+    find_regimes,
     find_undisturbed,
     find_undisturbed_blocks,
     known_share,
@@ -87,15 +87,15 @@ def test_the_latency_is_that_of_undisturbed_inferences_or_it_is_not_told() -> No
     cases: list[tuple[str, list[Timings], CpuUse, float | None, str]] = [
         ("quiet", [quiet(1e6), quiet(1.01e6), quiet(1.02e6)], ALONE, 1.01e6, ""),
         ("a neighbor", [beside_a_neighbor(600, 200_000, 0.5)], SHARED, 2e5, ""),
-        ("processes that disagree", [quiet(1e6), quiet(1e6), quiet(1.36e6)], ALONE, None, "1.36 ms in another"),
+        ("processes that disagree", [quiet(1e6), quiet(1e6), quiet(1.36e6)], ALONE, 1e6, "1.36 ms in another"),
         (
             "two speeds",
             [timings(np.where(generator.random(400) < 0.4, 1.1e6, 1.5e6))],
             ALONE,
-            None,
+            1.1e6,
             "two speeds: 1.10 ms",
         ),
-        ("drift", [timings(np.r_[quiet(1e6).latency_ns, quiet(1.2e6).latency_ns])], ALONE, None, ""),
+        ("drift", [timings(np.r_[quiet(1e6).latency_ns, quiet(1.2e6).latency_ns])], ALONE, 1e6, ""),
         ("a hypervisor that steals", [quiet(1e6)], msgspec.structs.replace(ALONE, steal_cpus=0.05), None, "0.05 of"),
         ("no waits known, quiet", [unknown(quiet(1e6))], none, 1e6, ""),
         ("no waits known, busy", [unknown(quiet(1e6))], busy, None, "does not tell"),
@@ -119,6 +119,10 @@ def test_the_latency_is_that_of_undisturbed_inferences_or_it_is_not_told() -> No
             assert found.headline_ns == found.undisturbed_ns, name
             assert low <= found.headline_ns <= high, name
             assert (found.undisturbed_basis, found.undisturbed_reason) == ("inferences", ""), name
+            assert reason in found.regimes, name
+    slow_cores = [quiet(1.05e6), quiet(1e6)]
+    assert summarize(slow_cores, ALONE, (1.0, 1.8)).headline_ns == pytest.approx(1.05e6, rel=0.01)
+    assert "55 % of the speed" in summarize(slow_cores, ALONE, (1.82, 1.83)).undisturbed_reason
     shared = summarize([beside_a_neighbor(600, 200_000, 0.5)], SHARED)
     assert shared.median_ns > 1.2 * (shared.undisturbed_ns or 0), "the median of all is that of two speeds"
     assert 0 < shared.undisturbed_n < shared.n
@@ -132,13 +136,14 @@ def test_two_speeds_and_drift_are_seen_and_noise_is_not() -> None:
             100 + generator.exponential(5, 500),
             generator.uniform(95, 110, 500),
         ):
-            assert describe_regimes(noise) == "", seen
-    assert describe_regimes(np.r_[generator.normal(176, 2, 300), generator.normal(243, 2, 240)]).startswith(
-        "two speeds"
-    )
-    moved = describe_regimes(generator.lognormal(0, 0.1, 600) * np.r_[np.full(330, 1e5), np.full(270, 1.2e5)])
+            assert find_regimes(noise).words == "", seen
+    two = find_regimes(np.r_[generator.normal(176, 2, 300), generator.normal(243, 2, 240)])
+    assert two.words.startswith("two speeds")
+    assert np.flatnonzero(two.fast).tolist() == list(range(300))
+    moved, fast = find_regimes(generator.lognormal(0, 0.1, 600) * np.r_[np.full(330, 1e5), np.full(270, 1.2e5)])
     assert moved.startswith("the inferences became")
     assert "slower after 5" in moved
+    assert np.flatnonzero(fast)[-1] == pytest.approx(330, abs=30)
 
 
 def test_layers_tell_what_inferences_do_not_where_their_fast_mode_is_known() -> None:

@@ -38,6 +38,8 @@ QUIET = 0.05
 """Shares of the CPUs that the hypervisor takes, and that other processes use where nothing tells waits, at most."""
 DISAGREE = 1.10
 """Ratio of the medians of two processes from which on they are two speeds."""
+SLOW = 1.2
+"""Ratio of a speed probe to the fastest known from which on the cores themselves are slow: nobody waits for that."""
 FAST, FAST_LEAST, FAST_SHARE, FAST_KNOWN = 1.2, 5, 0.2, 0.9
 """The fast mode reaches to this multiple of its anchor, and is known by so many samples and so large a share of them;
 layers that hold this share of the time must have a known one."""
@@ -122,15 +124,22 @@ def known_share(kernels: pd.DataFrame, resolution: float = 1000.0) -> float:
     return float(fast[known].sum() / max(fast.sum(), 1.0))
 
 
-def describe_regimes(values: Floats | Integers, blocks: int = 20) -> str:
-    """Two speeds or a drift in samples, in words; empty for none.
+class Regimes(NamedTuple):
+    """Two speeds or a drift in samples."""
+
+    words: str  # Empty for none
+    fast: Mask  # The samples of the faster one; all where there is none
+
+
+def find_regimes(values: Floats | Integers, blocks: int = 20) -> Regimes:
+    """Find two speeds or a drift in samples, which are in the order of time.
 
     Two speeds: an empty valley between two modes (Otsu's cut of the logarithms). Drift: a change point of medians of
     successive blocks that takes away half of their spread.
     """
-    count = len(values)
+    count, all_of_them = len(values), np.ones(len(values), bool)
     if count < 2 * blocks:
-        return ""
+        return Regimes("", all_of_them)
     logs = np.sort(np.log(np.maximum(values, 1)))[: int(0.98 * count)]
     sums, below = np.cumsum(logs), np.arange(1, len(logs))
     above = len(logs) - below
@@ -141,11 +150,13 @@ def describe_regimes(values: Floats | Integers, blocks: int = 20) -> str:
     valley = float(((logs > fast + third) & (logs < slow - third)).mean())
     minor = min(cut, len(logs) - cut) / len(logs)
     if slow - fast >= np.log(REGIME) and minor >= MINOR and valley <= VALLEY:
-        return (
+        words = (
             f"two speeds: {format_ns(np.exp(fast))} in {_percent(cut / len(logs))} of the inferences, "
             f"{format_ns(np.exp(slow))} in the rest"
         )
-    medians = np.log([np.median(part) for part in np.array_split(np.maximum(values, 1), min(blocks, count // 5))])
+        return Regimes(words, values <= np.exp((fast + slow) / 2))
+    parts = min(blocks, count // 5)
+    medians = np.log([np.median(part) for part in np.array_split(np.maximum(values, 1), parts)])
 
     def spread(part: Floats) -> float:
         return float(np.abs(part - np.median(part)).sum())
@@ -155,46 +166,76 @@ def describe_regimes(values: Floats | Integers, blocks: int = 20) -> str:
     drift = float(np.exp(np.median(medians[at:]) - np.median(medians[:at])))
     if max(drift, 1 / drift) >= REGIME and 1 - min(costs) / max(spread(medians), 1e-12) >= MOVED:
         change = f"{_percent(abs(drift - 1))} {'slower' if drift > 1 else 'faster'}"
-        return f"the inferences became {change} after {_percent(at / len(medians))} of the time"
-    return ""
+        words = f"the inferences became {change} after {_percent(at / len(medians))} of the time"
+        late = np.arange(count) >= sum(len(part) for part in np.array_split(values, parts)[:at])
+        return Regimes(words, late if drift < 1 else ~late)
+    return Regimes("", all_of_them)
 
 
-def summarize(processes: Sequence[Timings], use: CpuUse) -> Latency:
-    """The latency as shared, and the undisturbed one where the inferences tell it."""
-    latency = latency_of(np.concatenate([one.latency_ns for one in processes]))
+class Chosen(NamedTuple):
+    """The inferences of each process that count as those of the undisturbed machine."""
+
+    masks: Sequence[Mask]
+    medians: Sequence[float]  # Of the processes that have such
+    regimes: str  # Two speeds or a drift, in words; the slower one is left out
+
+
+def choose_undisturbed(processes: Sequence[Timings], slowness: Sequence[float] = ()) -> Chosen:
+    """Choose inferences that waited for no CPU, while no core was slow; of two speeds those of the faster one.
+
+    ``slowness`` is the speed probe around each process over the fastest known.
+    """
     masks = [find_undisturbed(one) for one in processes]
-    count = sum(int(mask.sum()) for mask in masks)
-    blocks = [int(find_undisturbed_blocks(one).sum()) for one in processes]
-    whole = count == latency.n
-    samples = [one.latency_ns[mask] for one, mask in zip(processes, masks, strict=True)]
-    medians = [
-        float(np.median(x))
-        for x, n in zip(samples, blocks, strict=True)
-        if n >= ENOUGH or (len(x) and (whole or np.median(x) >= LONG_NS))
-    ]
+    least = FEW if all(mask.all() for mask in masks) else ENOUGH
     regimes = ""
-    if len(medians) > 1 and max(medians) > DISAGREE * min(medians):
-        regimes = f"{format_ns(min(medians))} in one process, {format_ns(max(medians))} in another"
-    else:
-        regimes = next((text for text in map(describe_regimes, samples) if text), "")
+    medians: dict[int, float] = {}
+    for at, (one, mask) in enumerate(zip(processes, masks, strict=True)):
+        if at < len(slowness) and slowness[at] >= SLOW:
+            mask[:] = False
+        samples = one.latency_ns[mask]
+        if not len(samples):
+            continue
+        words, fast = find_regimes(samples)
+        regimes = regimes or words
+        mask[mask] = fast
+        median = float(np.median(samples[fast]))
+        if len(np.unique(one.block[mask])) >= least or median >= LONG_NS:
+            medians[at] = median
+    if medians and max(medians.values()) > DISAGREE * min(medians.values()):
+        fastest = min(medians.values())
+        regimes = f"{format_ns(fastest)} in one process, {format_ns(max(medians.values()))} in another"
+        for at, median in medians.items():
+            if median > DISAGREE * fastest:
+                masks[at][:] = False
+        medians = {at: median for at, median in medians.items() if median <= DISAGREE * fastest}
+    return Chosen(masks, list(medians.values()), regimes)
+
+
+def summarize(processes: Sequence[Timings], use: CpuUse, slowness: Sequence[float] = ()) -> Latency:
+    """The latency as shared, and the undisturbed one where the inferences tell it; see `choose_undisturbed`."""
+    latency = latency_of(np.concatenate([one.latency_ns for one in processes]))
+    whole = all(find_undisturbed(one).all() for one in processes)
+    masks, medians, regimes = choose_undisturbed(processes, slowness)
+    count = sum(int(mask.sum()) for mask in masks)
+    blocks = sum(len(np.unique(one.block[mask])) for one, mask in zip(processes, masks, strict=True))
+    reason, low, high, median = "", 0.0, 0.0, 0.0
+    if blocks:
+        pooled = np.concatenate([one.latency_ns[mask] for one, mask in zip(processes, masks, strict=True)])
+        median = float(np.median(pooled))
+        low, high = median_interval(pooled, blocks)
+        low, high = min([low, *medians]), max([high, *medians])
     all_ran = share_all_ran(processes)
     known = all(one.waits_known for one in processes)
-    reason, low, high, median = "", 0.0, 0.0, 0.0
-    if count:
-        pooled = np.concatenate(samples)
-        median = float(np.median(pooled))
-        low, high = median_interval(pooled, sum(blocks))
-        low, high = min([low, *medians]), max([high, *medians])
     if not known and (use.others_cpus is None or use.others_cpus > QUIET * use.cpus):
-        count, regimes = 0, regimes or next((t for t in (describe_regimes(p.latency_ns) for p in processes) if t), "")
+        count, regimes = 0, next((t.words for t in (find_regimes(p.latency_ns) for p in processes) if t.words), "")
         used = "" if use.others_cpus is None else f", and other processes kept {use.others_cpus:.1f} CPUs busy"
         reason = f"this system does not tell how long threads wait for a CPU{used}"
     elif (use.steal_cpus or 0.0) > STEAL * use.cpus:
         reason = f"the hypervisor gave {use.steal_cpus:.2f} of the {use.cpus} CPUs to other guests"
-    elif sum(blocks) < (FEW if whole or median >= LONG_NS else ENOUGH):
+    elif slowness and min(slowness) >= SLOW:
+        reason = f"the cores ran at {_percent(1 / min(slowness))} of the speed that they had before"
+    elif blocks < (FEW if whole or median >= LONG_NS else ENOUGH):
         reason = f"{count:,} of {latency.n:,} inferences ran without waiting for a CPU, too few for a median"
-    elif regimes:
-        reason = regimes
     elif all_ran < ALL_RAN_INFERENCES:
         reason = f"all threads had a CPU in as little as {_percent(max(all_ran, 0.0))} of the time"
     elif high - low > 2 * SPREAD * median:

@@ -15,6 +15,7 @@ from trtprof.base.undisturbed import (
     FAST_KNOWN,
     QUIET,
     Timings,
+    choose_undisturbed,
     find_undisturbed,
     known_share,
     share_all_ran,
@@ -68,8 +69,11 @@ class Round(NamedTuple):
         return float(self.clean.end_ns[-1] - self.clean.start_ns[0]) / 1e9
 
 
-def plan_round(asked: Asked, done: Sequence[Round]) -> tuple[Budget, Budget] | None:
-    """How long the next process times inferences without and with the profiler; None where all is done."""
+def plan_round(asked: Asked, done: Sequence[Round], best_probe_ns: float = 0.0) -> tuple[Budget, Budget] | None:
+    """How long the next process times inferences without and with the profiler; None where all is done.
+
+    ``best_probe_ns`` is the fastest speed probe known of this machine; 0 for none.
+    """
     processes = asked.processes
     iterations, profiled = asked.iterations or ENOUGH, asked.profile_iterations or 3 * ENOUGH
     wait_s = WAIT_FOR_ITERATIONS_S / processes
@@ -111,7 +115,7 @@ def plan_round(asked: Asked, done: Sequence[Round]) -> tuple[Budget, Budget] | N
                 slow_s=wait_s if asked.profile_iterations else PROFILE_SLOW_S,
             ),
         )
-    if next_s > ORDINARY_S + MORE_S or _is_settled(done):
+    if next_s > ORDINARY_S + MORE_S or _is_settled(done, best_probe_ns):
         return None
     return (
         Budget(least=ENOUGH, seconds=MORE_CLEAN_S, slow_s=MORE_CLEAN_S),
@@ -119,10 +123,10 @@ def plan_round(asked: Asked, done: Sequence[Round]) -> tuple[Budget, Budget] | N
     )
 
 
-def _is_settled(done: Sequence[Round]) -> bool:
+def _is_settled(done: Sequence[Round], best_probe_ns: float) -> bool:
     """Whether more inferences would tell no more: enough were undisturbed, or it is not others that disturb them."""
     use = use_of(done, 0)
-    latency = summarize([each.clean for each in done], use)
+    latency = summarize([each.clean for each in done], use, _slowness(done, best_probe_ns)[0])
     told = latency.undisturbed_basis == "inferences"
     if not use.waits or (latency.undisturbed_n >= max(ENOUGH, 0.5 * latency.n) and not told):
         return True
@@ -131,6 +135,13 @@ def _is_settled(done: Sequence[Round]) -> bool:
         return True
     layers = sum(int(mask.sum()) for mask in masks) >= ENOUGH or known_share(_kernels(done)) >= FAST_KNOWN
     return layers and (told or (use.all_ran or 0.0) >= ALL_RAN_LAYERS)
+
+
+def _slowness(rounds: Sequence[Round], best_probe_ns: float) -> tuple[list[float], list[float]]:
+    """The slower of the speed probes around the clean and the profiled loop of each round, over the fastest known."""
+    probes = np.array([each.answer.probe_ns for each in rounds])
+    fastest = min(probes.min(), best_probe_ns or np.inf)
+    return (probes[:, :2].max(1) / fastest).tolist(), (probes[:, 1:].max(1) / fastest).tolist()
 
 
 def use_of(rounds: Sequence[Round], others: int | None) -> CpuUse:
@@ -173,31 +184,34 @@ class Merged(NamedTuple):
     samples: pd.DataFrame
 
 
-def merge_rounds(rounds: Sequence[Round], inputs: tuple[InputTensor, ...], others: int | None) -> Merged:
-    """What all rounds come to; ``others`` is how many other processes were busy."""
+def merge_rounds(
+    rounds: Sequence[Round], inputs: tuple[InputTensor, ...], others: int | None, best_probe_ns: float = 0.0
+) -> Merged:
+    """What all rounds come to; ``others`` is how many other processes were busy, for the probe see `plan_round`."""
     import pandas as pd
 
     use = use_of(rounds, others)
     clean, profiled = [each.clean for each in rounds], [each.profiled for each in rounds]
-    latency = summarize(clean, use)
+    slowness = _slowness(rounds, best_probe_ns)
+    latency = summarize(clean, use, slowness[0])
     trusted = use.waits or (use.others_cpus is not None and use.others_cpus <= QUIET * use.cpus)
-    undisturbed = np.flatnonzero(np.concatenate([find_undisturbed(each) for each in profiled]))
+    undisturbed = np.flatnonzero(np.concatenate(choose_undisturbed(profiled, slowness[1]).masks))
     samples = pd.concat(
         [
-            pd.DataFrame({"latency_ns": one.latency_ns, "undisturbed": find_undisturbed(one) & trusted, "process": at})
-            for at, one in enumerate(clean)
+            pd.DataFrame({"latency_ns": one.latency_ns, "undisturbed": mask & trusted, "process": at})
+            for at, (one, mask) in enumerate(zip(clean, choose_undisturbed(clean, slowness[0]).masks, strict=True))
         ],
         ignore_index=True,
     )
     capture = Capture(
         collector="ort-profile",
         latency=latency,
-        profiled=summarize(profiled, use),
+        profiled=summarize(profiled, use, slowness[1]),
         warmup_iterations=rounds[0].answer.warmups,
         threads=rounds[0].answer.facts.threads,
         inputs=inputs,
         clock_resolution_ns=ort_profile.CLOCK_RESOLUTION_NS,
-        probe_ns=tuple(one.answer.probe_ns for one in rounds),
+        probe_ns=tuple(probe for one in rounds for probe in one.answer.probe_ns),
         cpu_use=use,
         undisturbed_iterations=tuple(undisturbed.tolist()) if trusted else None,
         runtime_shapes=rounds[-1].profile.shapes,

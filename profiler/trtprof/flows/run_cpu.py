@@ -12,6 +12,7 @@ import onnx
 from trtprof.base import run_folder
 from trtprof.base.output_file import copy_file, replaced
 from trtprof.base.progress import Line, Progress
+from trtprof.base.records import Ceilings
 from trtprof.base.units import format_ns
 from trtprof.capture import launch
 from trtprof.capture import ort_profile as profiles
@@ -60,7 +61,7 @@ def _capture(job: Job, session: SessionRequest, calibration: Calibration | None)
     asked = _asked(job.options)
     rounds: list[Round] = []
     began, before = time.monotonic(), list_cpu_seconds()
-    while budgets := plan_round(asked, rounds):
+    while budgets := plan_round(asked, rounds, _best_probe_ns(job, calibration)):
         started = time.monotonic()
         answer = _run_round(job, session, asked, budgets, rounds)
         scheduled = name_layers(onnx.load(str(job.scratch / GRAPH_FILE), load_external_data=False))
@@ -76,7 +77,7 @@ def _capture(job: Job, session: SessionRequest, calibration: Calibration | None)
             median, count = format_ns(float(np.median(clean.latency_ns))), len(clean.latency_ns)
             progress.note(f"first estimate: {median} (p50 of {count:,} inference{'s' * (count > 1)})")
     others = count_busy(before, list_cpu_seconds(), time.monotonic() - began)
-    merged = merge_rounds(rounds, job.source.model.inputs, others)
+    merged = merge_rounds(rounds, job.source.model.inputs, others, _best_probe_ns(job, calibration))
     if merged.capture.latency.n < job.options.iterations:
         progress.note(
             f"{merged.capture.latency.n} of the {job.options.iterations} inferences asked for: "
@@ -90,6 +91,13 @@ def _capture(job: Job, session: SessionRequest, calibration: Calibration | None)
     engine = session_engine(job.backend, session, rounds[0].answer.facts, folder.file(ENGINE_GRAPH))
     folder.write(run_folder.ENGINE, engine)
     progress.detail(f"{engine.backend.name}: {len(engine.layers)} layers in {format_ns(engine.build_ns)}")
+
+
+def _best_probe_ns(job: Job, calibration: Calibration | None) -> float:
+    """The fastest speed probe known of this machine; 0 for none."""
+    if calibration is not None:
+        return calibration.best_probe_ns
+    return job.folder.read(run_folder.CEILINGS, Ceilings).probe_ns
 
 
 def _asked(options: RunOptions) -> Asked:

@@ -157,6 +157,13 @@ class Calibration:
             raise said.error()
         self._measured = said
 
+    @property
+    def best_probe_ns(self) -> float:
+        """The fastest speed probe that is kept or was measured; 0 for none."""
+        measured = [self._measured.readings["probe"].value] if self._measured is not None else []
+        kept = [self._held.probe_ns] if self._held is not None and self._held.probe_ns else []
+        return min([*measured, *kept], default=0.0)
+
     def finish(self) -> Ceilings:
         """The ceilings: the best of those that were kept and those that were measured, which are kept from now on."""
         self._stack.close()

@@ -53,7 +53,7 @@ class CpuRound(msgspec.Struct, frozen=True, kw_only=True):
     warmups: int
     profile: str  # ONNX Runtime's file
     use: tuple[CpuSeconds, CpuSeconds]  # While it ran without and with the profiler
-    probe_ns: float  # Of `trtprof.runtime.speed_probe`, before
+    probe_ns: tuple[float, float, float]  # Of `trtprof.runtime.speed_probe`, before, between and after
 
 
 def main(argv: list[str]) -> int:
@@ -65,7 +65,7 @@ def capture(request: WorkerRequest) -> CpuRound:
     """Time inferences without and with the profiler."""
     scratch = Path(request.scratch)
     feeds = make_inputs(request.inputs, request.seed)
-    probe = probe_ns()
+    probes = [probe_ns()]
     threads = list_threads()
     session, facts = timed_session(request.session)
     meter = Meter(threads)
@@ -78,6 +78,7 @@ def capture(request: WorkerRequest) -> CpuRound:
     _save(scratch / _CLEAN_FILE, clean)
     del session, run
 
+    probes.append(probe_ns())
     threads = list_threads()
     prefix = str(scratch / "profile")
     session = make_session(request.session, profile_prefix=prefix, save_to=str(scratch / GRAPH_FILE))
@@ -96,7 +97,14 @@ def capture(request: WorkerRequest) -> CpuRound:
     meter.close()
     _save(scratch / _PROFILED_FILE, profiled)
     profile = session.end_profiling()
-    return CpuRound(facts=facts, warmups=warmups, profile=profile, use=(clean_use, profiled_use), probe_ns=probe)
+    before, between = probes
+    return CpuRound(
+        facts=facts,
+        warmups=warmups,
+        profile=profile,
+        use=(clean_use, profiled_use),
+        probe_ns=(before, between, probe_ns()),
+    )
 
 
 def _count(what: str) -> Count:
