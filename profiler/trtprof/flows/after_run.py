@@ -51,7 +51,9 @@ from trtprof.source.load import LoadedModel
 MOST_S = 9.0  # Nothing begins that would end later after the report, which is then written once more
 MOST_TRIED, MOST_OF_ONE = 3, 2  # Candidates in all, and of one finding
 ROUNDS, PAIRS, TURN_MS = 2, 4, 60.0  # Least of a comparison of models; of a layer alone one round is enough
+TURN_RUNS, MOST_TURN_MS = 10, 200.0  # The first inference of a turn finds caches and cores of the other side
 START_S = 1.0  # A process, until one was timed
+ALIKE = 0.2  # Share by which the original may differ from the run before that is said
 _FIRST = ("HO503", "SK803")  # Their remedies are the surest: spinning on busy CPUs, kernels with a faster form
 _VERDICTS: dict[str, RungVerdict] = {"faster": "helps", "slower": "slower", "not significant": "no difference"}
 _DRAWN = {"fp32": (-1.0, 1.0), "fp16": (-1.0, 1.0), "fp64": (-1.0, 1.0), "int8": (-100, 100), "uint8": (0, 200)}
@@ -175,7 +177,8 @@ class AfterRun:
         count: int,
     ) -> Judged | None:
         """Interleave two sessions, each round in fresh processes; None without time for it."""
-        measuring_s = 2 * PAIRS * max(TURN_MS / 1e3, usual_ns / 1e9)
+        turn_ms = max(min(TURN_RUNS * usual_ns / 1e6, MOST_TURN_MS), usual_ns / 1e6, TURN_MS)
+        measuring_s = 2 * PAIRS * turn_ms / 1e3
         cost_s = 2 * self._start_s + 1.2 * measuring_s
         began = time.monotonic()
         if count * measuring_s > self._left_s or began + count * cost_s > self._until:
@@ -184,7 +187,7 @@ class AfterRun:
         other = msgspec.structs.replace(one, name="the candidate", session=after)
         rounds: list[list[Pair]] = []
         while True:
-            rounds.append(round_of(one, other, pairs=PAIRS, ms=TURN_MS, first=len(rounds) % 2, warmup_ms=50))
+            rounds.append(round_of(one, other, pairs=PAIRS, ms=turn_ms, first=len(rounds) % 2, warmup_ms=50))
             spent_s = (time.monotonic() - began) / len(rounds)
             self._start_s, self._left_s = max((spent_s - 1.2 * measuring_s) / 2, 0.1), self._left_s - measuring_s
             found = judged([change_of_rounds(rounds)], (1 - LEVEL) / MOST_TRIED)[0]
@@ -209,8 +212,9 @@ def try_after(options: RunOptions, folder: RunFolder, progress: Progress = SILEN
     tried = Tried(
         schema_version=SCHEMA_VERSION, model=run.model, backend=run.backend, device=run.device,
         created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"), version=__version__, command=options.command,
-        threads=after.threads, latency=run.latency, folder=str(folder.path), verdict="; ".join(told(rungs)),
-        rungs=rungs, best=None, candidates=sum(1 for rung in rungs if rung.gain), budget_s=MOST_S,
+        threads=after.threads, latency=run.latency, folder=str(folder.path),
+        verdict="; ".join(told(rungs, run.latency.headline_ns)), rungs=rungs, best=None,
+        candidates=sum(1 for rung in rungs if rung.gain), budget_s=MOST_S,
         spent_s=round(time.monotonic() - began, 1),
     )  # fmt: skip
     folder.write(run_folder.TRIED, tried)
@@ -218,14 +222,16 @@ def try_after(options: RunOptions, folder: RunFolder, progress: Progress = SILEN
     return tried
 
 
-def told(rungs: Iterable[Rung]) -> list[str]:
-    """What was measured: a line for each candidate that is faster, and one for the others."""
+def told(rungs: Iterable[Rung], usual_ns: int = 0) -> list[str]:
+    """What was measured: a line for each candidate that is faster, and one for the others; ``usual_ns``: of the run."""
     lines, others = [], []
     for rung in rungs:
         how = "".join(f" ({key}={value})" for key, value in rung.options.items())
         if rung.verdict == "helps" and rung.before_ns is not None and rung.after_ns is not None:
             alone = f"{rung.reason}, " if rung.reason else ""
             levels = f"{format_ns(rung.before_ns)} to {format_ns(rung.after_ns)}"
+            if abs(usual_ns - rung.before_ns) > ALIKE * rung.before_ns:
+                levels += f" (the run: {format_ns(usual_ns)})"
             lines.append(f"{rung.name}{how}: measured {alone}{times(rung.gain)} on the model, {levels}; {rung.title}")
         elif rung.verdict == "not measured" and rung.reason:
             lines.append(f"{rung.name}: measured {rung.reason}; there was no time for the model")

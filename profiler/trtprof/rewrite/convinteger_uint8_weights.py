@@ -23,11 +23,6 @@ def convinteger_uint8_weights(node: ir.Node, edit: Edit) -> None:
     zero = edit.array(w_zero) if w_zero is not None else np.zeros((), np.int8)
     if weights is None or weights.dtype != np.int8 or zero is None or zero.dtype != np.int8:
         return
-    if x_zero is None:
-        dtype = edit.dtype(x)
-        if dtype is None:
-            return
-        x_zero = edit.constant(np.zeros((), dtype.numpy()), "x_zero_point")
     raised = [
         edit.constant((array.astype(np.int16) + 128).astype(np.uint8), name)
         for array, name in ((weights, "weights"), (zero, "zero_point"))
