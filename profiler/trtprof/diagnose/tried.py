@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from trtprof.base.records import Interval, Rung, TriedRung
-from trtprof.base.rungs import answered
+from trtprof.base.rungs import ANSWERS, answered
 from trtprof.diagnose import Case
 
 NAMED = 3  # Rungs that a sentence names; the others are counted
@@ -33,6 +33,8 @@ def remedy_of(case: Case, code: str, words: str, layers: Collection[str], rungs:
     if own:
         return Remedy("; ".join([words, *(f"tried: {text}" for text in _fruitless(own))]), "", tried)
     known = case.tries and answered(code, case.backend)
+    if code == "SK803":  # Of the other forms that it knows only some are made by a rewrite, which it then names.
+        known = known and any(f"({name})" in words for name in ANSWERS[code].rewrites)
     which = f"--rung {rungs} --budget 1m" if rungs else f"--only {code}"
     return Remedy(words, f"{case.tries} {which}" if known else "")
 
