@@ -75,7 +75,6 @@ SENTENCES: tuple[tuple[str, str, str], ...] = (
     ("RL101", "fold batch dimensions", "gemv-fold-batch"),
     ("RL101", "fold the batch into one gemm", "gemv-fold-batch"),
     ("RL101", "mul and reducesum", "gemv-as-reduce"),
-    ("RL101", "keep the reduced axis innermost", "softmax-last-axis"),
     ("RL101", "choose layouts so that it is not needed", "transpose-through concat-of-slices gather-as-slice"),
     ("RL101", "fuse it with its neighbours", "batchnorm-folded gelu-fused layernorm-fused rmsnorm-fused"),
     ("RL101", "fused or approximate form", "gelu-fused pow-as-mul gelu-approximation"),

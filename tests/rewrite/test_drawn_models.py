@@ -20,7 +20,7 @@ from trtprof.rewrite import REWRITES, Rewrite
 from trtprof.rewrite.edit import Edit
 
 NAMES = REWRITES.keys()
-DRAWN_OFTEN = ("concat-of-slices", "gelu-fused", "gemv-as-reduce", "layernorm-fused", "softmax-last-axis")
+DRAWN_OFTEN = ("concat-of-slices", "gelu-fused", "gemv-as-reduce", "layernorm-fused")
 
 
 @pytest.mark.nightly

@@ -92,7 +92,7 @@ ANSWERS: Mapping[str, Answers] = {
         rewrites="attention-fused batchnorm-folded cast-pairs concat-of-slices conv1d-as-conv2d convtranspose-as-conv "
         "convtranspose-as-resize cube-as-mul depthwise-repeated-channels gather-as-slice gelu-fused "
         "gemv-as-reduce gemv-fold-batch layernorm-fused matmul-as-conv1x1 merge-products pow-as-mul prelu-spelled "
-        "rmsnorm-fused row-matmul-transposed softmax-last-axis split-products transpose-through "
+        "rmsnorm-fused row-matmul-transposed split-products transpose-through "
         "where-constant",
         passes="onnxslim ort-transformers",
         on_cpu="gelu-approximation threads",
@@ -101,7 +101,7 @@ ANSWERS: Mapping[str, Answers] = {
     "RL102": _answers(
         rewrites="attention-fused conv-pad-channels conv1d-as-conv2d conv1x1-as-matmul convtranspose-as-conv "
         "convtranspose-as-resize cube-as-mul depthwise-repeated-channels div-as-mul gelu-fused "
-        "merge-products pow-as-mul softmax-last-axis",
+        "merge-products pow-as-mul",
         passes="ort-transformers",
         on_cpu="gelu-approximation threads",
         on_cuda="gelu-approximation",
