@@ -203,44 +203,6 @@ def test_time_without_a_kernel_is_a_row_of_its_own() -> None:
     assert "0 of 0 kernels" in text(run, by="kernel")
 
 
-# --- the roofline in characters -------------------------------------------------------------
-
-
-def test_the_roofline_is_shown_where_asked_for_or_where_rows_were_chosen() -> None:
-    run = typical()
-    assert "\nroofline" not in text(run)
-    assert "\nroofline  35 layers as measured" in text(run, roofline=True)
-    assert "\nroofline  35 layers as measured" in text(run, top=3)
-    assert "\nroofline" not in text(run, top=3, roofline=False)
-    assert "roofline  none: no layer" in text(CASES["empty"](), roofline=True)
-
-
-def test_the_roofline_says_ridge_bounds_and_slopes_in_words() -> None:
-    shown = text(typical(), roofline=True)
-    assert "fp32 80.0 GFLOP/s, ridge at 6.67 FLOP/byte" in shown
-    assert "m memory, l cache, c compute, x launch" in shown
-    assert "memory 12.0 GB/s" in shown
-    picture = shown[shown.index("\nroofline") :].splitlines()
-    assert 10 <= len(picture) <= 17
-    marks = set("".join(line.partition("│")[2] for line in picture))
-    assert {"m", "l", "c", "x"} <= marks
-    assert any("\u2800" < char <= "\u28ff" for char in marks), "roofs are drawn"
-    plain = text(typical(), roofline=True, ascii=True)
-    assert plain.isascii()
-    assert "/ memory 12.0 GB/s, : cache 45.0 GB/s" in plain
-    drawn = set("".join(line.partition("|")[2] for line in plain[plain.index("\nroofline") :].splitlines()))
-    assert {"/", ":", "-", "m", "l", "c", "x"} <= drawn
-
-
-def test_a_layer_above_the_roof_is_in_the_picture() -> None:
-    fast = layer("fast", "MatMul", flops=10**9, nbytes=10**6, slow=0.01)
-    shown = text(make_run((fast,)), roofline=True)
-    rows = [line for line in shown.splitlines() if "│" in line]
-    mark = next(index for index, line in enumerate(rows) if "c" in line.partition("│")[2].replace("fp32", ""))
-    roof = next(index for index, line in enumerate(rows) if "\u28c0" in line or "\u2809" in line or "\u2812" in line)
-    assert mark < roof
-
-
 # --- layers that are alike ------------------------------------------------------------------
 
 

@@ -93,7 +93,6 @@ def analyze(
     table: v.TableOption = None,
     figure: v.FigureOption = "roofline",
     ledger: v.LedgerOption = False,
-    roofline: v.RooflineOption = None,
     redact: v.RedactOption = False,
     fail_on: FailOnOption = None,
     explain: ExplainOption = None,
@@ -116,7 +115,7 @@ def analyze(
         files = analyze_files.sort_files(given or (), analyze_files.Files(layers, profile, times, onnx, nsys, ncu))
         files = analyze_files.exported(files, say)
         timed = files.profile is not None or files.nsys is not None
-        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)
+        view = check_views(top=top, by=by, table=table, figure=figure, ledger=ledger)
         if explain is not None:
             refuse_explained(redact=redact)
         if not timed:

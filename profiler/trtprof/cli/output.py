@@ -283,7 +283,6 @@ class View(NamedTuple):
     table: str = "layers"
     figure: str = "roofline"
     file: str = ""
-    roofline: bool | None = None
     model: bytes = b""
     weights: bool = True
     ledger: bool = False

@@ -58,7 +58,6 @@ def report(
     table: v.TableOption = None,
     figure: v.FigureOption = "roofline",
     ledger: v.LedgerOption = False,
-    roofline: v.RooflineOption = None,
     redact: v.RedactOption = False,
     redact_map: Annotated[
         str, opt("--redact-map", "With --redact: keep which word stands for which name.", metavar="FILE")
@@ -95,9 +94,7 @@ def report(
         from trtprof.cli import fail_on as failing
 
         asked = failing.criteria(fail_on)
-        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)._replace(
-            weights=weights
-        )
+        view = check_views(top=top, by=by, table=table, figure=figure, ledger=ledger)._replace(weights=weights)
         if redact_map and not redact:
             raise UsageError("--redact-map without --redact", why="nothing is replaced", fix="say --redact too")
         if run_folder is None:

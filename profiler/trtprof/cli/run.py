@@ -22,7 +22,7 @@ from trtprof.cli.gpu_targets import MeasuredOption
 from trtprof.cli.options import command, command_line, model_request
 from trtprof.cli.output import StageLines, errors_shown, refuse_binary, result, say
 from trtprof.cli.output_files import ENGINE_SUFFIXES, FormatOption, deliver, refuse_existing, refuse_file_name, writable
-from trtprof.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
+from trtprof.cli.run_view import ByOption, LedgerOption, check_views, say_confirmations, with_model
 
 if TYPE_CHECKING:
     from trtprof.base.records import Run
@@ -127,7 +127,6 @@ def run(
     top: o.TopOption = None,
     by: ByOption = "layer",
     ledger: LedgerOption = False,
-    roofline: RooflineOption = None,
     tag: Annotated[
         list[str] | None, opt("--tag", "Call the run so; may be repeated.", "Result", metavar="NAME")
     ] = None,
@@ -157,7 +156,7 @@ def run(
         from trtprof.runtime.session_tuning import SessionTuning
 
         refuse_binary(format_name)
-        view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline, ledger=ledger)
+        view = check_views(top=top, by=by, table=None, figure="roofline", ledger=ledger)
         run_folder.check_tags(tag or ())
         asked = failing.criteria(fail_on)
         trial = _on_a_terminal(format_name) and not (output or asked) if given_trial is None else given_trial

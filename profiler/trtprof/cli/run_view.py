@@ -47,15 +47,6 @@ FigureOption = Annotated[
         autocompletion=completion.figures,
     ),
 ]
-RooflineOption = Annotated[
-    bool | None,
-    opt(
-        "--roofline/--no-roofline",
-        "Draw the roofline in characters in the text report; default: where --top is given.",
-        "Result",
-        show_default=False,
-    ),
-]
 RedactOption = Annotated[
     bool,
     opt(
@@ -66,9 +57,7 @@ RedactOption = Annotated[
 ]
 
 
-def check_views(
-    *, top: int | None, by: str, table: str | None, figure: str, roofline: bool | None = None, ledger: bool = False
-) -> View:
+def check_views(*, top: int | None, by: str, table: str | None, figure: str, ledger: bool = False) -> View:
     """What a person chose of a report."""
     from trtprof.cli.output import View
     from trtprof.report import ReportOptions
@@ -81,7 +70,7 @@ def check_views(
     ):
         if given is not None and given not in known:
             raise UsageError(f"{flag} {given} is not known", why="known: " + ", ".join(known), fix=f"{flag} {known[0]}")
-    return View(top=top, by=by, table=table or "layers", figure=figure, roofline=roofline, ledger=ledger)
+    return View(top=top, by=by, table=table or "layers", figure=figure, ledger=ledger)
 
 
 def with_model(view: View, run: Run, formats: Iterable[object], *, redact: bool) -> View:

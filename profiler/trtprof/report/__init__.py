@@ -38,7 +38,6 @@ class ReportOptions:
     # What a row of the list of a run is, in a terminal report or in Markdown
     by: Literal["layer", "node", "type", "kernel", "module"] = "layer"
     ledger: bool = False  # Show the ledger of a run in a terminal report
-    roofline: bool | None = None  # Draw the roofline of a run in characters. None draws it where ``top`` is given.
     table: str = ""  # Which of `trtprof.report.tables` a format of one table holds (csv, parquet); ``""`` is the first
     figure: Literal["roofline", "ledger", "timeline"] = "roofline"  # What a picture of a run shows (png, svg)
     # What the document says that it is about: the path of the run folder, or ``""``. SARIF and JUnit name it.

@@ -1,4 +1,4 @@
-"""The roofline: every layer a point under the roofs of a device, in characters and, of a prediction, as an image.
+"""The roofline: every layer a point under the roofs of a device, and of a prediction their image.
 
 Across is arithmetic intensity, FLOP per byte that a layer moves; up is FLOP per second. The FLOP of a
 prediction are those of the unit that the layer is for: multiply-accumulates where it has any, else other
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import math
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -23,13 +22,6 @@ from trtprof.report.formats._style import BOUND_COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-LETTERS = {"dram": "m", "l2": "l", "tensor": "c", "vector": "v", "sfu": "s", "launch": "x"}
-"""How a layer is drawn in characters, by its bound."""
-_ROWS = 16
-_BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""Bits of the dots of a braille pattern, by column from the left, from above: Unicode, block U+2800."""
-_MARGIN = 11  # Columns of the scale on the left
 
 
 class Point(NamedTuple):
@@ -195,112 +187,6 @@ def _other(now: float, best: float | None) -> float | None:
     return best
 
 
-# --- in characters --------------------------------------------------------------------------
-
-
-class _Scale(NamedTuple):
-    """Where intensities and rates lie in a grid of characters; both ends are logarithms to base 10."""
-
-    low: float
-    high: float
-    floor: float
-    roof: float
-    columns: int
-    rows: int
-
-    def column(self, intensity: float, fine: int = 1) -> int:
-        """From the left, in parts of a column of which one has ``fine``."""
-        at = (math.log10(intensity) - self.low) / (self.high - self.low)
-        return min(max(int(at * self.columns * fine), 0), self.columns * fine - 1)
-
-    def row(self, rate: float, fine: int = 1) -> int:
-        """From above, likewise."""
-        at = (self.roof - math.log10(rate)) / (self.roof - self.floor)
-        return min(max(int(at * self.rows * fine), 0), self.rows * fine - 1)
-
-
-def in_characters(plot: Plot, width: int, *, ascii_only: bool = False, rows: int = _ROWS) -> list[str]:
-    """The picture as lines of at most ``width`` columns (or 33), ``rows`` of them with points."""
-    columns = max(width - _MARGIN - 2, 20)
-    scale = _Scale(
-        math.log10(plot.left), math.log10(plot.right), math.log10(plot.bottom), math.log10(plot.top), columns, rows
-    )
-    grid = _roofs_drawn(plot, scale, ascii_only=ascii_only)
-    marks = {(scale.row(point.flops_per_s), scale.column(point.intensity)) for point in plot.points}
-    taken: set[int] = set()
-    for each in plot.roofs:
-        label = f" {each.name} {format_rate(each.flops_per_s, 'FLOP/s')} "
-        start = columns - len(label)
-        here = scale.row(each.flops_per_s)
-        # On the roof or above it, where no layer is; every roof has a line below the picture too.
-        for place in (here, here - 1):
-            free = place >= 0 and place not in taken and not any((place, at) in marks for at in range(start, columns))
-            if free and start > scale.column(each.ridge):
-                grid[place][start:] = label
-                taken.add(place)
-                break
-        taken.add(here)
-    for point in sorted(plot.points, key=lambda point: point.ns):
-        grid[scale.row(point.flops_per_s)][scale.column(point.intensity)] = _letter(point.bound)
-    powers = {scale.row(10.0**power): power for power in range(math.ceil(scale.floor), math.floor(scale.roof) + 1)}
-    lines = []
-    for at, line in enumerate(grid):
-        rate = re.sub(r"\.0+ ", " ", format_rate(10.0 ** powers[at], "FLOP/s")) if at in powers else ""
-        lines.append(f"{rate:>{_MARGIN}} {'|' if ascii_only else '│'}{''.join(line)}".rstrip())
-    axis = [" "] * (columns + 8)
-    for power in range(round(scale.low), round(scale.high) + 1):
-        text = f"{10.0**power:g}"
-        at = min(scale.column(10.0**power), columns - len(text))
-        axis[at : at + len(text)] = text
-    unit = "FLOP/byte"
-    lines.append(f"{unit:>{_MARGIN}}  {''.join(axis).rstrip()}")
-    for each in plot.roofs:
-        peak = format_rate(each.flops_per_s, "FLOP/s")
-        lines.append(f"{'peak':>{_MARGIN}}  {each.name} {peak}, ridge at {each.ridge:.3g} FLOP/byte")
-    return lines + _legend(plot, columns, ascii_only=ascii_only)
-
-
-def _roofs_drawn(plot: Plot, scale: _Scale, *, ascii_only: bool) -> list[list[str]]:
-    """A grid of characters with the slopes and the peaks, and nothing else yet."""
-    grid = [[" "] * scale.columns for _ in range(scale.rows)]
-    highest = plot.roofs[0].flops_per_s
-    dots: dict[tuple[int, int], int] = {}
-    for at in range(scale.columns * 2):
-        intensity = 10 ** (scale.low + (scale.high - scale.low) * (at + 0.5) / (scale.columns * 2))
-        strokes = [(intensity * plot.cache, ":"), (intensity * plot.dram, "/")]
-        strokes = [(rate, mark) for rate, mark in strokes if plot.bottom <= rate <= highest]
-        peaks = [each.flops_per_s for each in plot.roofs if intensity * plot.cache >= each.flops_per_s]
-        for rate, mark in strokes + [(peak, "-") for peak in peaks]:
-            if ascii_only:
-                grid[scale.row(rate)][at // 2] = mark
-            elif mark != ":" or at % 3 == 0:
-                fine = scale.row(rate, 4)
-                cell = fine // 4, at // 2
-                dots[cell] = dots.get(cell, 0) | _BRAILLE[at % 2][fine % 4]
-    for (down, across), pattern in dots.items():
-        grid[down][across] = chr(0x2800 + pattern)
-    return grid
-
-
-def _legend(plot: Plot, columns: int, *, ascii_only: bool) -> list[str]:
-    """What letters and lines stand for, in one line or two."""
-    seen = {point.bound for point in plot.points}
-    order = [bound for bound in LETTERS if bound in seen] + (["unknown"] if seen - LETTERS.keys() else [])
-    names = ", ".join(f"{_letter(bound)} {bound_name(bound, plot.device)}" for bound in order)
-    solid, dotted = ("/", ":") if ascii_only else ("solid", "dotted")
-    cache = bound_name("l2", plot.device)
-    memory = bound_name("dram", plot.device)
-    slopes = f"{solid} {memory} {format_rate(plot.dram, 'B/s')}, {dotted} {cache} {format_rate(plot.cache, 'B/s')}"
-    # As many lines in ASCII as else.
-    if len(names) + 3 + len(slopes) + len("soliddotted") - len(solid + dotted) <= columns:
-        return [f"{'bound by':>{_MARGIN}}  {names};  {slopes}"]
-    return [f"{'bound by':>{_MARGIN}}  {names}", f"{'slopes':>{_MARGIN}}  {slopes}"]
-
-
-def _letter(bound: str) -> str:
-    return LETTERS.get(bound, "?")
-
-
 # --- as a file ------------------------------------------------------------------------------
 
 
@@ -350,7 +236,7 @@ def _draw(ax: Axes, plot: Plot) -> None:
         )  # fmt: skip
         ax.plot([roof.ridge], [roof.flops_per_s], marker="|", color="#444444", markersize=8)
     longest = max(point.ns for point in plot.points)
-    for bound in LETTERS:
+    for bound in BOUND_COLORS:
         found = [point for point in plot.points if point.bound == bound]
         if found:
             ax.scatter(

@@ -1,4 +1,4 @@
-"""What `trtprof predict` says: GPUs side by side, the layers, and the roofline."""
+"""What `trtprof predict` says: GPUs side by side, and the layers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from trtprof.base import records
 from trtprof.base.units import format_bytes, format_flops, format_ns, format_percent
-from trtprof.report import ReportOptions, _roofline, content_of
+from trtprof.report import ReportOptions, content_of
 from trtprof.report._estimates import BAND, WIDER, about, at_least, band, with_band
 from trtprof.report._format import count, input_text
 from trtprof.report.content.inspection import unpriced
@@ -34,7 +34,6 @@ from trtprof.report.document import (
     Notes,
     Pair,
     Pairs,
-    Picture,
     Row,
     Section,
     Span,
@@ -47,7 +46,6 @@ from trtprof.report.document import (
 
 LAYERS = 10  # Layers that a report for people shows of one GPU unless asked for more or less
 LAYERS_OF_MANY = 3  # The same where there are several GPUs
-PICTURES = 3  # Rooflines in a report
 REASONS = 3  # Reasons why layers have no expectation, or a wider band, that are told; the JSON and the page have all
 
 
@@ -64,7 +62,6 @@ def document(found: records.Prediction, options: ReportOptions) -> Document:
     notes = [f"{gpu.name}: {note}" for gpu in found.gpus for note in gpu.notes] if many else list(first.notes)
     lost = [fate for fate in found.fates if fate.fate == "lost"]
     names = _precision_names(found)
-    plots = [(gpu, plot) for gpu in found.gpus[:PICTURES] if (plot := _roofline.plot_of(gpu)) is not None]
     engine: list[Section] = []
     if first.plan is not None:
         engine = [*sections([Heading(f"the engine on {first.name}")])]
@@ -78,7 +75,6 @@ def document(found: records.Prediction, options: ReportOptions) -> Document:
             *([_layers(gpu, shown, rest=not many)] for gpu in found.gpus),
             lost_nodes(lost, {}, NAMED),
             *engine,
-            *(Section(blocks=(Heading(f"roofline of {gpu.name}"), _picture(plot))) for gpu, plot in plots),
             [Notes((
                 *unpriced(found.unsupported), *notes, *(f"assumed: {note}" for note in found.assumptions),
             ))],
@@ -89,10 +85,6 @@ def document(found: records.Prediction, options: ReportOptions) -> Document:
 def longest(gpu: records.GpuPrediction) -> list[records.PredictedLayer]:
     """Its layers by the time that they take in an inference; those without an estimate last."""
     return sorted(gpu.layers, key=lambda layer: (layer.estimate is None, -layer.bound_ns))
-
-
-def _picture(plot: _roofline.Plot) -> Picture:
-    return Picture(lambda width, ascii_only: _roofline.in_characters(plot, width, ascii_only=ascii_only))
 
 
 def _engine(found: records.Prediction) -> Iterator[tuple[str, str]]:

@@ -3,8 +3,8 @@
 The first screen answers those in this order; facts (measured) and estimates (``~``) stand
 apart. The list is by layer, ONNX node, op type, kernel or module (`ReportOptions.by`); its rows and the one of the
 others that ends it add up to the same time whatever is shown, and as many are shown as hold most of what is lost.
-Of a TensorRT engine follows what its plan shows. The ledger stands where it is asked for, findings and the roofline in
-characters where the reader chose how many rows to see; a document with room has them all.
+Of a TensorRT engine follows what its plan shows. The ledger stands where it is asked for, findings where the reader
+chose how many rows to see; a document with room has them all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from trtprof.base import units
 from trtprof.base.records import Finding, LayerResult, LedgerRow, PluginCandidate, Run, bound_name
 from trtprof.kernel_names.parse import parse
-from trtprof.report import ReportOptions, _roofline, content_of
+from trtprof.report import ReportOptions, content_of
 from trtprof.report._cells import cells
 from trtprof.report._format import count, ledger_gap_ns, perturbation, signed_percent
 from trtprof.report.content import _screen
@@ -32,7 +32,6 @@ from trtprof.report.document import (
     Measure,
     Notes,
     Pairs,
-    Picture,
     Row,
     Section,
     Span,
@@ -53,8 +52,6 @@ UNATTRIBUTED = 5  # Kernels of no layer that are listed when the reader did not 
 CANDIDATES = 3  # Layers weighed for a hand-written kernel that are listed, likewise
 SHARING = 3
 """Nodes that are listed below the one that they share a layer with, when the reader chose how many rows to see."""
-ROOFLINE_ROWS = 10  # Lines of the roofline in characters that hold points; the axis, the roofs and a legend follow
-ROOFLINE_WIDTH = 120  # A wider roofline in characters would be flatter than it is worth
 ROWS = 10  # Rows of the list that stand open in a document which can fold the others
 FINDINGS = 5  # Findings that stand open there
 ITEMS = 20  # Most entries of any other list
@@ -74,7 +71,6 @@ def document(found: Run, options: ReportOptions) -> Document:
         page.asked(page.ledger(), f"From ideal to measured: {page.closes()}", shown=options.ledger),
         page.asked(page.findings(), page.counted(), shown=options.top is not None),
         page.asked([marks()], "", shown=options.ledger or options.top is not None, place=9),
-        page.roofline(),
         page.candidates(),
         page.counters(),
         page.unattributed(),
@@ -315,33 +311,6 @@ class _Page:
         ]
 
     # --- what follows -----------------------------------------------------------------------
-
-    def roofline(self) -> Section:
-        """The picture in characters, or why there is none; nothing where nobody asked for it."""
-        asked = self.options.roofline
-        if asked is False or (asked is None and self.options.top is None):
-            return Section(blocks=())
-        plot = _roofline.plot_of_run(self.run)
-        blocks: tuple[Block, ...] = ()
-        if plot is None and asked:
-            text = "none: no layer has both arithmetic and a time" if self.run.layers else "none: no layer"
-            blocks = (Heading("roofline", text, label=True),)
-        elif plot is not None:
-            absent = len(self.run.layers) - len(plot.points)
-            text = f"{count(len(plot.points), 'layer')} as measured"
-            if self.run.ceilings.origin == "datasheet":
-                text += ", ceilings of the datasheet"
-            if absent:
-                text += f"; not drawn: {absent:,} without arithmetic, work or time"
-            blocks = (
-                Heading("roofline", text, label=True),
-                Picture(
-                    lambda width, ascii_only: _roofline.in_characters(
-                        plot, min(width, ROOFLINE_WIDTH), ascii_only=ascii_only, rows=ROOFLINE_ROWS
-                    )
-                ),
-            )
-        return Section(blocks=blocks, where="screen")
 
     def candidates(self) -> Section:
         """Where a hand-written kernel would pay, and what to try before; nothing where none was weighed."""
