@@ -15,7 +15,19 @@ from trtprof.analysis.onnxruntime import layers_as_run, priced_layers
 from trtprof.analysis.random_shapes import describe_random_shapes
 from trtprof.analysis.timeline import timeline_of_kernels
 from trtprof.base import run_folder
-from trtprof.base.records import DRAM_BAND, Capture, Ceilings, Device, Engine, Layer, LayersBasis, Roof, Source
+from trtprof.base.records import (
+    DISTURBED_BAND,
+    DISTURBED_DRAM_BAND,
+    DRAM_BAND,
+    Capture,
+    Ceilings,
+    Device,
+    Engine,
+    Layer,
+    LayersBasis,
+    Roof,
+    Source,
+)
 from trtprof.base.run_folder import Request, RunFolder
 from trtprof.base.undisturbed import LayerTimes, estimate_from_layers, known_share
 from trtprof.base.units import format_ns
@@ -33,7 +45,7 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
     capture = folder.read(run_folder.CAPTURE, Capture)
     kept = folder.read(run_folder.CEILINGS, Ceilings)
     speed = _speed(kept, capture)
-    ceilings = _raised(kept, (1 + kept.band / 100) * max(speed, 1.0))
+    ceilings = _raised(kept, max(speed, 1.0))
     kernels = folder.table(run_folder.KERNELS)
     kept_iterations = capture.undisturbed_iterations
     matched, fates = match_layers(source.nodes, layers_as_run(engine.layers, capture.inputs, capture.runtime_shapes))
@@ -125,8 +137,19 @@ def _speed(ceilings: Ceilings, capture: Capture) -> float:
     return ceilings.probe_ns / min(capture.probe_ns)
 
 
+def _bands(ceilings: Ceilings) -> tuple[int, int]:
+    """Percentages by which the device may be faster than these ceilings, and its DRAM; 0 and 0 where nobody knows."""
+    if not ceilings.band:
+        return 0, 0
+    if ceilings.disturbed:
+        return max(ceilings.band, DISTURBED_BAND), DISTURBED_DRAM_BAND
+    return ceilings.band, DRAM_BAND
+
+
 def _raised(ceilings: Ceilings, factor: float) -> Ceilings:
-    """Ceilings with all rates higher, and floors lower, by a factor: what the device may reach, so that bounds hold."""
+    """Ceilings with all rates higher, and floors lower, by the factor and their band, so that bounds hold."""
+    band, dram = _bands(ceilings)
+    factor *= 1 + band / 100
 
     def roof(of: Roof) -> Roof:
         rates: dict[str, Any] = {
@@ -134,7 +157,7 @@ def _raised(ceilings: Ceilings, factor: float) -> Ceilings:
             for name, rate in msgspec.structs.asdict(of).items()
         }
         if ceilings.band:
-            more = (1 + DRAM_BAND / 100) / (1 + ceilings.band / 100)
+            more = (1 + dram / 100) / (1 + band / 100)
             rates["dram_bytes_per_s"] *= more
             for key in rates["dram_out_of_place_bytes_per_s"]:
                 rates["dram_out_of_place_bytes_per_s"][key] *= more
@@ -183,8 +206,8 @@ def _notes(capture: Capture, ceilings: Ceilings, scale: float, basis: LayersBasi
         yield _BASIS_NOTES[basis]
     if ceilings.band:
         yield (
-            f"bounds are computed with ceilings {ceilings.band} %, of DRAM {DRAM_BAND} %, above those measured: "
-            "sets of one machine differ by that much"
+            "bounds are computed with ceilings {} %, of DRAM {} %, above those measured: "
+            "sets of one machine differ by that much".format(*_bands(ceilings))
         )
     if capture.clock_resolution_ns > 1:
         yield f"the profiler's clock steps by {format_ns(capture.clock_resolution_ns)}; medians are interpolated"

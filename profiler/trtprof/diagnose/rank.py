@@ -113,7 +113,7 @@ def withheld(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def bound_reason(case: Case, findings: Iterable[Finding]) -> str:
     """Why no bound is shown; empty where it holds."""
-    measured, ceilings = case.latency.headline_ns, case.ceilings
+    measured = case.latency.headline_ns
     if not case.gpu and 0 < measured < case.attainable_ns:
         return (
             f"the bound, {format_ns(case.attainable_ns)}, is above the measured latency, {format_ns(measured)}: "
@@ -121,11 +121,6 @@ def bound_reason(case: Case, findings: Iterable[Finding]) -> str:
         )
     if beaten := [one for one in withheld(findings) if one.code == "TR901"]:
         return f"{beaten[0].brief}: their work is counted too high, or the ceilings are not those of this device"
-    if ceilings.disturbed:
-        return (
-            f"other processes used {ceilings.others_cpus:.1f} of {ceilings.cpus} CPUs while the ceilings were "
-            "measured; they are measured again when the machine is quiet"
-        )
     return ""
 
 

@@ -62,6 +62,8 @@ def _capture(job: Job, session: SessionRequest, calibration: Calibration | None)
     rounds: list[Round] = []
     began, before = time.monotonic(), list_cpu_seconds()
     while budgets := plan_round(asked, rounds, _best_probe_ns(job, calibration)):
+        if rounds and calibration is not None:
+            calibration.round()
         started = time.monotonic()
         answer = _run_round(job, session, asked, budgets, rounds)
         scheduled = name_layers(onnx.load(str(job.scratch / GRAPH_FILE), load_external_data=False))
@@ -71,8 +73,6 @@ def _capture(job: Job, session: SessionRequest, calibration: Calibration | None)
         profile = profiles.read_profile(Path(answer.profile), len(profiled.latency_ns), scheduled)
         Path(answer.profile).unlink()
         rounds.append(Round(answer, clean, profiled, profile, time.monotonic() - started))
-        if calibration is not None:
-            calibration.round()
         if len(rounds) == 1:
             median, count = format_ns(float(np.median(clean.latency_ns))), len(clean.latency_ns)
             progress.note(f"first estimate: {median} (p50 of {count:,} inference{'s' * (count > 1)})")

@@ -118,10 +118,14 @@ class Race:
     """Which task is the best way to each ceiling, and to every part of one."""
 
     def __init__(
-        self, tasks: Sequence[Task], measure: Callable[[Task], float | None], longest_ns: float = LONGEST_NS
+        self,
+        tasks: Sequence[Task],
+        measure: Callable[[Task], float | None],
+        longest_ns: float = LONGEST_NS,
+        contenders: int = MAX_CONTENDERS,
     ) -> None:
-        """See `race`."""
-        self._tasks, self._measure, self._longest_ns = tasks, measure, longest_ns
+        """See `race`; so many of each ceiling are timed again."""
+        self._tasks, self._measure, self._longest_ns, self._most = tasks, measure, longest_ns, contenders
         self._rates: dict[Task, list[float]] = {}
         self._groups: dict[str, list[Task]] = {}
         for task in tasks:
@@ -137,7 +141,7 @@ class Race:
 
     def again(self, seconds_left: Callable[[], float] = lambda: 1.0) -> bool:
         """Time those that may still win once more, as far as there is time; whether there are any."""
-        chosen = {task for key in self._groups for task in _contenders(self._resolved(key))}
+        chosen = {task for key in self._groups for task in _contenders(self._resolved(key), self._most)}
         for task in (task for task in self._tasks if task in chosen):
             if seconds_left() <= 0:
                 break
@@ -190,7 +194,7 @@ def race(
     return found.readings()
 
 
-def _contenders(found: dict[Task, list[float]]) -> list[Task]:
+def _contenders(found: dict[Task, list[float]], most: int) -> list[Task]:
     if not found:
         return []
     ranked = sorted(found, key=lambda task: max(found[task]), reverse=True)
@@ -198,7 +202,7 @@ def _contenders(found: dict[Task, list[float]]) -> list[Task]:
     if len(top) >= MIN_REPEATS and agree(top):
         return []
     limit = CONTENDER * max(top)
-    return [task for task in ranked[:MAX_CONTENDERS] if max(found[task]) >= limit]
+    return [task for task in ranked[:most] if max(found[task]) >= limit]
 
 
 def _winner(found: dict[Task, list[float]]) -> Task:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import itertools
-import json
 import statistics
 import sys
 import time
@@ -51,9 +50,9 @@ MAX_WORKING_SET = 512_000_000  # The largest buffers that calibration allocates,
 
 UNKNOWN_CACHE = 32 << 20  # Stands in for a last-level cache of unknown size when the ladder of working sets is laid out
 
-SAMPLE_SECONDS = 0.02  # Time spent on one repeat of one workload
+SAMPLE_SECONDS, QUICK_SAMPLE_SECONDS = 0.02, 0.01  # Time spent on one repeat of one workload
 
-QUICK_LONGEST_NS = 15e6  # `_fit.LONGEST_NS` of a quick set
+QUICK_LONGEST_NS, QUICK_CONTENDERS = 15e6, 2  # `_fit.LONGEST_NS` and `_fit.MAX_CONTENDERS` of a quick set
 
 MIN_RUNS = 3
 
@@ -63,8 +62,8 @@ CHAIN = (64, 512)  # Lengths of the chains whose difference is the launch floor
 
 SHORT_CHAIN = (16, 64)  # The same for the many chains that only separate the profiler's cost from the nodes' own
 
-PROFILE_RUNS = 40
-PROFILE_WARMUP = 10
+PROFILE_RUNS, QUICK_PROFILE_RUNS = 40, 15
+PROFILE_WARMUP = 5
 FLOOR_SIZES = (1, 512, 1024, 2048, 4096, 8192, 16384)
 """Elements of the all but empty nodes: their extra cost spans the microsecond of the profiler."""
 
@@ -109,6 +108,7 @@ def measure_in_rounds(lines: Iterator[bytes]) -> Iterator[Measured]:
     request = msgspec.json.decode(next(lines), type=MeasureRequest)
     with scratch_folder() as folder:
         bench, watch = _Bench(request.threads, folder), _Watch()
+        bench.profile_runs, bench.sample_seconds = QUICK_PROFILE_RUNS, QUICK_SAMPLE_SECONDS
         cached, beyond = _ladder(request)
         loads = [load for load in quick_workloads(cached[-2:][0], beyond[0]) if load.task.ceiling in request.needed]
         given: dict[str, Reading] = {}
@@ -118,7 +118,7 @@ def measure_in_rounds(lines: Iterator[bytes]) -> Iterator[Measured]:
                 loads = [load for load in loads if load.task.ceiling != name]
                 given[name] = Reading(0.0, 0.0, 1, "the runtime computes it in another type")
         by_name = {load.task: load for load in loads}
-        race = _fit.Race(list(by_name), lambda task: bench.net_ns(by_name[task]), QUICK_LONGEST_NS)
+        race = _fit.Race(list(by_name), lambda task: bench.net_ns(by_name[task]), QUICK_LONGEST_NS, QUICK_CONTENDERS)
         probes = [probe_ns()]
         if "launch" in request.needed:
             given |= bench.floors(with_profiler=request.with_profiler, repeats=1, inputs=QUICK_FLOOR_INPUTS)
@@ -270,6 +270,7 @@ class _Bench:
         self.threads = threads
         self._folder = folder
         self._arena: Array = np.empty(0, dtype=np.uint8)
+        self.profile_runs, self.sample_seconds = PROFILE_RUNS, SAMPLE_SECONDS
         self._kept: dict[Task, _Bound] = {}
         self._clocks: list[float] = []
         self._empty_call_ns = self.bind(empty_chain(1)).fastest_ns(SAMPLE_SECONDS)
@@ -304,7 +305,7 @@ class _Bench:
             return self._numpy_ns(load)
         bound = self._kept.pop(load.task, None) or self.bind(load.build())
         bound.fill()
-        net = bound.fastest_ns(SAMPLE_SECONDS) - self._empty_call_ns
+        net = bound.fastest_ns(self.sample_seconds) - self._empty_call_ns
         if load.task.ceiling.startswith("tensor "):
             # Packing the weights takes longer than the sample; streaming sessions are quick to make.
             self._kept[load.task] = bound
@@ -364,7 +365,7 @@ class _Bench:
 
     def _per_node_ns(self, lengths: tuple[int, int], build: Callable[[int], Graph]) -> float:
         """Cost of one more node without the profiler."""
-        short, long = (self.bind(build(length)).fastest_ns(SAMPLE_SECONDS / 2) for length in lengths)
+        short, long = (self.bind(build(length)).fastest_ns(self.sample_seconds / 2) for length in lengths)
         return max(_fit.slope(lengths[0], short, lengths[1], long), 0.0)
 
     def _empty_event_ns(self) -> float:
@@ -394,7 +395,7 @@ class _Bench:
     def _event_step_ns(self) -> float:
         """Time from the start of one empty node's event to the next one's, in warm runs."""
         length = SHORT_CHAIN[1]
-        events = self._profile(empty_chain(length), runs=PROFILE_WARMUP + PROFILE_RUNS)
+        events = self._profile(empty_chain(length), runs=PROFILE_WARMUP + self.profile_runs)
         starts = [int(event["ts"]) for event in events[PROFILE_WARMUP * length :]]
         return statistics.median(
             _fit.event_step_ns(starts[first : first + length]) for first in range(0, len(starts), length)
@@ -402,7 +403,7 @@ class _Bench:
 
     def _event_us(self, graph: Graph) -> list[int]:
         """The profiler's readings in whole us for every node of warm runs."""
-        events = self._profile(graph, runs=PROFILE_WARMUP + PROFILE_RUNS)
+        events = self._profile(graph, runs=PROFILE_WARMUP + self.profile_runs)
         return [int(event["dur"]) for event in events[PROFILE_WARMUP * SHORT_CHAIN[1] :]]
 
     def _profile(self, graph: Graph, runs: int) -> list[dict[str, Any]]:
@@ -412,8 +413,8 @@ class _Bench:
             bound.run()
         path = Path(bound.session.end_profiling())
         try:
-            told = json.loads(path.read_bytes())
-        except (FileNotFoundError, ValueError):  # ONNX Runtime writes it without looking whether it can
+            told = msgspec.json.decode(path.read_bytes())
+        except (FileNotFoundError, msgspec.DecodeError):  # ONNX Runtime writes it without looking whether it can
             raise cut_off(path.name) from None
         events = [e for e in told if e["cat"] == "Node" and e["name"].endswith("_kernel_time")]
         path.unlink()
