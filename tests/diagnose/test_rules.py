@@ -1033,15 +1033,13 @@ def test_under_its_limit_a_doubt_is_told_and_the_verdict_stands(subtests: pytest
     assert [one for one in diagnose(slow_run(p99=1.9, profiled=1.4)) if one.kind == "trust"] == []
 
 
-def test_a_cause_under_disturbed_ceilings_is_less_sure_and_there_is_no_bound() -> None:
+def test_a_cause_under_disturbed_ceilings_is_less_sure() -> None:
     case = slow_run()
     sure = next(one.confidence for one in diagnose(case) if one.kind != "trust")
     disturbed = ceilings(case, cpus=2, others_cpus=0.5)
     unsure = next(one.confidence for one in diagnose(disturbed) if one.kind != "trust")
     assert unsure == pytest.approx(sure * THRESHOLDS.doubt, abs=0.01)
     assert bound_reason(case, diagnose(case)) == ""
-    assert "other processes used 0.5 of 2 CPUs" in bound_reason(disturbed, diagnose(disturbed))
-    assert verdict(disturbed, diagnose(disturbed), 1_000_000).startswith("no bound: other processes")
 
 
 def test_a_bound_that_the_latency_beats_is_not_shown() -> None:

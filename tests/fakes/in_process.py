@@ -26,6 +26,7 @@ def fixed_calibration(patch: pytest.MonkeyPatch, ceilings: Ceilings | None = Non
     patch.setattr(Calibration, "__init__", lambda *_args, **_named: None)
     patch.setattr(Calibration, "__exit__", lambda *_args: None)
     patch.setattr(Calibration, "round", lambda _: None)
+    patch.setattr(Calibration, "best_probe_ns", 0.0)
     patch.setattr(Calibration, "finish", lambda _: ceilings or fixed_ceilings())
 
 

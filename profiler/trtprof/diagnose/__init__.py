@@ -70,8 +70,6 @@ class Thresholds(NamedTuple):
         profiler_limit: The same from which there is no verdict: 30 % of it is more than half of the latency.
         unexplained: Share of latency that the ledger cannot explain, or that the medians of layers do not add up to,
             from which times of layers are doubtful, as for the other shares of time (``host_share``).
-        unexplained_cpu: The same where processes on a CPU are compared: equal ones differ by as much for all of their
-            life on a quiet machine (a small ResNet took 150 us in most and 203 us in some).
         unexplained_limit: The same from which there is no verdict: what explains less than half of the latency would
             hide what explains the rest (``explains``).
         clock_moved: Change of a GPU's clock, as a share of it, from which times belong to different clocks. A
@@ -133,7 +131,6 @@ class Thresholds(NamedTuple):
     profiler_cost: float = 0.5
     profiler_limit: float = 2.0
     unexplained: records.Fraction = 0.1
-    unexplained_cpu: records.Fraction = 0.36
     unexplained_limit: records.Fraction = 0.5
     clock_moved: records.Fraction = 0.05
     clock_held: records.Fraction = 0.1

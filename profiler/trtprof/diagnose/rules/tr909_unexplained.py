@@ -21,15 +21,15 @@ from trtprof.diagnose import Case, Claim, doubt, run_rule
 from trtprof.diagnose.ledger import ADDING
 
 
-@run_rule("TR909", "latency unexplained", order=0, thresholds=("unexplained", "unexplained_cpu", "unexplained_limit"))
+@run_rule("TR909", "latency unexplained", order=0, thresholds=("unexplained", "unexplained_limit"))
 def judge(case: Case) -> Claim | str:
     """One finding when either part is above the threshold."""
     if case.cpu_use is not None and case.noisy:
         return "the rule is about the whole run, whose latency holds the time of other processes (TR903)"
+    if case.cpu_use is not None and case.unexplained_ns < 0:
+        return "the rule is about the whole run, whose layers take longer under the profiler: claims are scaled to fit"
     rest, adding = case.share(case.unexplained_ns), case.share(case.row(ADDING))
     least, limit = case.thresholds.unexplained, case.thresholds.unexplained_limit
-    if case.cpu_use is not None:
-        least = max(least, case.thresholds.unexplained_cpu)
     facts = f"{100 * rest:+.0f} % of latency is unexplained, and the medians of layers miss {100 * adding:+.0f} % of it"
     if max(abs(rest), abs(adding)) < least:
         return f"the rule is about the whole run: {facts}; {format_percent(least)} of either counts"
