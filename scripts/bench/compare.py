@@ -42,8 +42,9 @@ import onnx
 from trtprof.base.records import Latency
 from trtprof.base.run_folder import RunFolder
 from trtprof.compare.latency import latency_change
-from trtprof.compare.samples import FEWEST, LOWER_DECILE, MEDIAN, block_length
+from trtprof.compare.samples import FEWEST, block_length
 from trtprof.compare.sides import LoadedRun, Runs, load_side, side_of
+from trtprof.compare.turns import LOWER_DECILE, MEDIAN
 from trtprof.flows.options import RunOptions
 from trtprof.flows.run import execute
 from trtprof.source.request import ModelRequest
@@ -176,7 +177,7 @@ def answers(
             drawn_side(base, first, generator, 1.0), drawn_side(other, second, generator, stretch, mark="-again")
         )
         found[change.answer] += 1
-        widths.append((change.telling_ratio.high - change.telling_ratio.low) / 2)
+        widths.append((change.ratio.high - change.ratio.low) / 2)
     return found, widths
 
 

@@ -11,19 +11,15 @@ from hypothesis import strategies as st
 
 from tests.fakes.compare_factory import L, chain, make_run, save
 from tests.fakes.support import fixed_ceilings
-from trtprof.base.records import Comparison, LayerResult, LedgerRow, Run
+from trtprof.base.records import ClockSummary, Comparison, LayerResult, LedgerRow, Run, Spread
 from trtprof.compare import compare
 
 NODES = chain("Conv", "Relu", "Conv", "Relu", "MatMul")
 LAYERS = (L("a", ("n0", "n1"), 40_000), L("b", ("n2", "n3"), 30_000), L("c", ("n4",), 10_000, "gemm", op_type="MatMul"))
 
 
-def compared(tmp_path: Path, before: Run, after: Run, probes: tuple[float, float] | None = None) -> Comparison:
-    folders = [
-        save(tmp_path / name, run, probe_ns=(probes[at],) * 3 if probes else ())
-        for at, (name, run) in enumerate((("before", before), ("after", after)))
-    ]
-    one = compare([[folders[0]], [folders[1]]]).comparisons[0]
+def compared(tmp_path: Path, before: Run, after: Run) -> Comparison:
+    one = compare([[save(tmp_path / "before", before)], [save(tmp_path / "after", after)]]).comparisons[0]
     check_sums(one)
     return one
 
@@ -131,9 +127,13 @@ def test_other_threads_are_another_roof(tmp_path: Path) -> None:
 
 def test_a_slower_clock(tmp_path: Path) -> None:
     slow = tuple(layer._replace(ns=layer.ns * 5 // 4) for layer in LAYERS)
-    one = compared(
-        tmp_path, make_run(NODES, LAYERS), make_run(NODES, slow), probes=(8e5, 1e6),
-    )  # fmt: skip
+    runs = [
+        make_run(
+            NODES, layers, clocks=ClockSummary(samples=9, duration_ns=1, sm_clock_mhz=Spread(min=f, median=f, max=f))
+        )
+        for layers, f in ((LAYERS, 1500.0), (slow, 1200.0))
+    ]
+    one = compared(tmp_path, *runs)
     found = causes(one)
     assert found["clock changed"] == pytest.approx(20_000, abs=20)
     # The interval holds both what was measured and what is left at the same speed.

@@ -1,4 +1,4 @@
-"""By which part of the samples a change of the latency is told, and what gates make of it."""
+"""What tells a change of the latency, what leaves it undecided, and what gates make of it."""
 
 from __future__ import annotations
 
@@ -98,40 +98,22 @@ def test_what_was_measured_interleaved_is_not_contradicted(tmp_path: Path) -> No
     assert "these runs say: slower; interleaved by `trtprof try` it was 1.5x as fast" in change.reason
 
 
-def between(tmp_path: Path, before: Samples, after: Samples, **later: Any) -> Comparison:
-    sides = [[folder(tmp_path / "a", before)], [folder(tmp_path / "b", after, **later)]]
-    return compare(sides).comparisons[0]
+def between(tmp_path: Path, before: Samples, after: Samples) -> Comparison:
+    return compare([[folder(tmp_path / "a", before)], [folder(tmp_path / "b", after)]]).comparisons[0]
 
 
 def test_phases_of_one_run_do_not_make_it_slower(tmp_path: Path) -> None:
-    found = between(tmp_path, quiet(seed=1), disturbed(quiet(seed=2)))
-    change = found.latency
+    change = between(tmp_path, quiet(seed=1), disturbed(quiet(seed=2))).latency
     assert change.ratio.value > 1.1
-    assert change.told_by == "lower decile"
-    assert change.lower_ratio is not None
-    assert change.lower_ratio.value == pytest.approx(1, abs=0.01)
     assert change.answer == "not significant"
-    assert "lower decile" in change.method
-    assert "by p10" in found.verdict
+    assert "phases as long as a run" in change.method
 
 
-def test_a_slowdown_is_seen_through_phases(tmp_path: Path) -> None:
-    found = between(tmp_path, disturbed(quiet(seed=1)), 1.05 * disturbed(quiet(seed=2)))
-    change = found.latency
-    assert change.told_by == "lower decile"
-    assert change.answer == "slower"
-    assert not change.ratio.low > 1
-    assert change.telling_ratio == change.lower_ratio
-    assert change.telling_difference_ns == change.lower_difference_ns
-
-
-def test_a_gate_goes_by_what_tells_the_answer(tmp_path: Path) -> None:
+def test_gates_go_by_the_interval_of_the_median(tmp_path: Path) -> None:
     phases = between(tmp_path / "phases", quiet(seed=1), disturbed(quiet(seed=2)))
     (gate,) = parse(["latency>5%"])
-    passed = judge(gate, phases)
-    assert passed.answer == "passed"
-    assert "by p10" in passed.reason
-    slower = between(tmp_path / "slower", disturbed(quiet(seed=1)), 1.12 * disturbed(quiet(seed=2)))
+    assert judge(gate, phases).answer == "inconclusive"
+    slower = between(tmp_path / "slower", quiet(seed=1), 1.12 * quiet(seed=2))
     assert judge(gate, slower).answer == "failed"
     for text in ("lost>1%", "gap-to-roof>1%", "lost>1us", "latency>1us"):
         (gate,) = parse([text])
@@ -140,20 +122,3 @@ def test_a_gate_goes_by_what_tells_the_answer(tmp_path: Path) -> None:
         assert value.low < value.value < value.high
         # What the roofline allows is next to nothing here, so that the gap to it can hardly grow.
         assert value.low > (0 if gate.what == "gap-to-roof" else gate.threshold)
-
-
-def test_another_speed_of_the_machine_may_be_all_of_it(tmp_path: Path) -> None:
-    """Every probe beside the later run was a third slower: the machine was."""
-    before, after = quiet(seed=1), 1.3 * quiet(seed=2)
-    sides = [
-        [folder(tmp_path / "a", before, probe_ns=(1e6, 1e6, 1e6))],
-        [folder(tmp_path / "b", after, probe_ns=(1.3e6, 1.3e6, 1.3e6))],
-    ]
-    change = compare(sides).comparisons[0].latency
-    assert change.answer == "not significant"
-    assert "the speed" in change.reason
-    restless = [
-        [folder(tmp_path / "c", before, probe_ns=(1e6, 1.05e6, 1e6))],
-        [folder(tmp_path / "d", after, probe_ns=(1.05e6, 1e6, 1.1e6))],
-    ]
-    assert compare(restless).comparisons[0].latency.answer == "slower"

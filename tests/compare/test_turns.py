@@ -11,8 +11,6 @@ import pytest
 from trtprof.compare.samples import LEVEL, RUN_TO_RUN
 from trtprof.compare.turns import Turns, TurnsChange, change_of_turns, judged
 
-RUNS_DIFFER = RUN_TO_RUN[0.5]
-
 
 def rounds_of(
     generator: np.random.Generator,
@@ -23,7 +21,7 @@ def rounds_of(
     gain: float = 1.0,
     noise: float = 0.03,
     depends: float = 0.0,
-    process: float = RUNS_DIFFER,
+    process: float = RUN_TO_RUN,
     phase: float = 0.0,
     drift: float = 0.0,
 ) -> list[list[Turns]]:

@@ -142,7 +142,6 @@ def save(
     samples: npt.NDArray[Any] | None = None,
     kernels: bool = True,
     ceilings: Ceilings | None = None,
-    probe_ns: tuple[float, ...] = (),
 ) -> RunFolder:
     """A run folder of a run: its samples are all but equal unless given."""
     path.mkdir(parents=True, exist_ok=True)
@@ -153,7 +152,7 @@ def save(
         run_folder.CAPTURE,
         Capture(
             collector="ort-profile", latency=run.latency, profiled=run.profiled, warmup_iterations=1, threads=2,
-            inputs=(), clock_resolution_ns=1, probe_ns=probe_ns,
+            inputs=(), clock_resolution_ns=1,
         ),
     )  # fmt: skip
     if samples is None:

@@ -188,16 +188,10 @@ class _Market:
         self.other_device = not before.on_same_device(after)
         self.other_threads = not self.other_device and self.ceilings[0].threads != self.ceilings[1].threads
         self.other_roof = self.other_device or self.other_threads
-        ratios = speed_ratio(before, after)
         self.speeds = {
-            name: pair[1] if abs(math.log(pair[1])) >= SPEED_STEP else 1.0
-            for name, pair in ratios.items()
-        }  # fmt: skip
-        if self.other_threads:
-            earlier, later = (
-                runs.over_runs(lambda one: one.run.speed if one.run.speed > 0 else None) for runs in (before, after)
-            )
-            self.speeds = {"compute": later / earlier if earlier and later else 1.0}
+            name: kernels if abs(math.log(kernels)) >= SPEED_STEP else 1.0
+            for name, (_, kernels) in speed_ratio(before, after).items()
+        }
 
     def clock_ns(self, region: Region) -> float:
         """What another clock or speed makes of the time of a region, in proportion."""

@@ -37,14 +37,14 @@ from trtprof.base.fleet_table import REST, WHICH, Patterns, each_once
 from trtprof.base.units import format_percent
 from trtprof.compare import fleet_gates as gating
 from trtprof.compare.fleet_gates import Measured, cells_words
-from trtprof.compare.samples import LEVEL, MEDIAN, PRIOR_RUNS, RUN_TO_RUN, discoveries, t_quantile, t_tails
+from trtprof.compare.samples import LEVEL, PRIOR_RUNS, RUN_TO_RUN, discoveries, t_quantile, t_tails
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 RATE = 1 - LEVEL  # Most of the cells that are called slower or faster that may be so by chance, on average
 FEWEST_MODELS = 3  # Models in which kernels of a pattern must have moved for it to be told
-_NOISE = 3 * math.sqrt(2) * RUN_TO_RUN[MEDIAN]
+_NOISE = 3 * math.sqrt(2) * RUN_TO_RUN
 """A logarithm of a ratio of two times of kernels that is no more than this may be chance."""
 COLUMNS = (
     "key", "status", "stage", "error", "device", "doubts", "latency_ns", "latency_low_ns", "latency_high_ns",
@@ -549,7 +549,7 @@ def _patterns(pairs: _Pairs, both: Any, at: Places, patterns: Patterns, kind: An
 
 def _apart(mean: Numbers, spread: Numbers, models: Places) -> tuple[Numbers, Numbers]:
     """How often chance moves a mean over models so far, and half the width of its interval."""
-    assumed = 2 * RUN_TO_RUN[MEDIAN] ** 2
+    assumed = 2 * RUN_TO_RUN**2
     own = models - 1.0
     pooled = np.sqrt((PRIOR_RUNS * assumed + own * np.square(spread)) / (PRIOR_RUNS + own))
     tails, halves = [], []

@@ -6,8 +6,7 @@ A gate looks at one quantity and its interval:
     lost          growth of latency less what the roofline allows; in percent, of the lost time before
     gap-to-roof   growth of 1 - allowed / latency, in percentage points
 
-The latency is the median, or the lower decile of the samples where that tells more (`LatencyChange.told_by`), and
-the interval follows from its own alone: what the roofline allows is computed, and has none. A gate fails
+The interval follows from that of the latency alone: what the roofline allows is computed, and has none. A gate fails
 where the whole interval is above its threshold and passes where none of it is. What is between is neither: a gate
 that guessed there would fail one build in two that sits at the threshold, and would be switched off.
 
@@ -174,7 +173,7 @@ def judge(gate: Gate, one: Comparison) -> GateResult:
     value = _value(gate, one)
     if isinstance(value, str):
         return _result(gate, None, "inconclusive", value)
-    shown = _shown(gate, value) + (" by p10" if one.latency.told_by == "lower decile" else "")
+    shown = _shown(gate, value)
     if not (math.isfinite(value.low) and math.isfinite(value.high)):
         return _result(gate, None, "inconclusive", f"no bound is known of it: {shown}")
     limit = gate.text.partition(">")[2].strip()
@@ -237,10 +236,8 @@ def _value(gate: Gate, one: Comparison) -> Interval | str:
     change, before, after = one.latency, one.before, one.after
     if not before.latency.headline_ns or not change.samples_before or not change.samples_after:
         return "the latency of one side was not measured end to end"
-    ratio, difference = change.telling_ratio, change.telling_difference_ns
+    ratio, difference = change.ratio, change.difference_ns
     latency_ns = before.latency.headline_ns
-    if change.told_by == "lower decile" and change.lower_ns is not None:
-        latency_ns = change.lower_ns[0]
     if gate.what == "latency":
         if gate.unit == "ns":
             return difference

@@ -1,4 +1,4 @@
-"""How sure a difference of two medians, or of two deciles, is, from raw samples that depend on one another.
+"""How sure a difference of two medians is, from raw samples that depend on one another.
 
 Latency samples of one run are not independent: clocks, neighbours and caches hold for many inferences, and a shared
 machine has phases of seconds. Three things move a median, and each has its own term:
@@ -21,11 +21,6 @@ machine has phases of seconds. Three things move a median, and each has its own 
    the pooled spread, blocks from the runs: two levels, as T. Kalibera, R. Jones, Rigorous benchmarking in reasonable
    time, ISMM 2013, has them.
 
-All this is also done for the lower decile. What neighbours, interrupts and clocks do to a run only adds time, so that
-low quantiles of a shared machine hold still while its median moves (J. Chen, J. Revels, Robust benchmarking in noisy
-environments, IEEE HPEC 2016, go down to the minimum; a tenth of the samples is no lucky moment any more, and a run may
-be disturbed for nine tenths of its time before it moves).
-
 The generator has a fixed seed: same samples, same interval.
 """
 
@@ -46,9 +41,8 @@ RESAMPLES = 2000
 SEED = 20041
 FEWEST = 5  # Samples of a run below which nothing is said of their spread
 
-MEDIAN, LOWER_DECILE = 0.5, 0.1
-RUN_TO_RUN = {MEDIAN: 0.01, LOWER_DECILE: 0.009}
-"""Standard deviation of a quantile of runs of the same thing, over its mean, where nothing else is known.
+RUN_TO_RUN = 0.01
+"""Standard deviation of the medians of runs of the same thing, over their mean, where nothing else is known.
 
 Measured by ``scripts/bench/compare.py``, which prints it for the machine that it runs on.
 """
@@ -59,7 +53,6 @@ _BINS = 256
 _SERIES = 4096  # A longer run is thinned to so many consecutive batches before its dependence is looked at
 _FEWEST_BLOCKS, _MOST_BLOCKS = 12, 128
 _COARSE, _FINE = 8, 32
-_UNDISTURBED = 0.375  # Share of the segments of a run that are taken for undisturbed where a low quantile is asked for
 _DEVIATIONS = 1.4826  # Standard deviations to a median absolute deviation, of a normal distribution
 _DRIFT_RATIO = 1.72
 """The 90 % point of chi-square with 7 degrees of freedom, over 7: what chance makes of the variance of 8 segments."""
@@ -72,14 +65,12 @@ class Spread(NamedTuple):
     drift: float  # By phases as long as the run
     between: float  # From run to run, as pooled with what is known beforehand
     freedom: float  # Degrees of freedom of ``between``
-    apart: float = 0.0  # Between the lowest and the highest of its runs; 0 of a single one
 
 
 class Change(NamedTuple):
-    """The difference of a quantile of two sides, after less before, and its ratio, with intervals."""
+    """The difference of the medians of two sides, after less before, and its ratio, with intervals."""
 
-    levels: tuple[float, float]  # The quantile of all samples of each side in ns
-    difference: float  # Of these
+    difference: float  # Of the medians of all samples of each side, in ns
     low: float  # Lower end of its interval
     high: float  # Upper end
     ratio: float  # After over before
@@ -90,28 +81,22 @@ class Change(NamedTuple):
     blocks: int  # Length of a block in samples, the median over the runs
 
 
-def change_of(
-    before: Sequence[npt.NDArray[Any]],
-    after: Sequence[npt.NDArray[Any]],
-    unrest: tuple[float, float] = (0.0, 0.0),
-    at: float = MEDIAN,
-) -> Change:
-    """Interval of the difference of two medians, or of another quantile.
+def change_of(before: Sequence[npt.NDArray[Any]], after: Sequence[npt.NDArray[Any]]) -> Change:
+    """Interval of the difference of two medians.
 
     Args:
         before: Samples in ns of each run of the earlier side, in the order measured; at least `FEWEST` each.
     """
-    first, second = _side(before, at), _side(after, at)
-    between = _between((first, second), unrest)
+    first, second = _side(before), _side(after)
+    between = _between((first, second))
     # The lower side always draws first, so that swapping the sides changes signs and nothing else.
     drawn: dict[int, Samples] = {}
     generator = np.random.default_rng(SEED)
     for place in sorted((0, 1), key=lambda place: (first, second)[place].order):
         drawn[place] = _resampled((first, second)[place], between[place], generator)
     drawn_before, drawn_after = drawn[0], drawn[1]
-    # Of two runs in three that are slow the pooled median makes a slow side; their mean is less easily led. The lower
-    # decile of all samples is led by neither: it is that of the runs, or parts of runs, that nothing disturbed.
-    centres = [side.levels.mean() - side.level if side.runs > 1 and at == MEDIAN else 0.0 for side in (first, second)]
+    # Of two runs in three that are slow the pooled median makes a slow side; their mean is less easily led.
+    centres = [side.levels.mean() - side.level if side.runs > 1 else 0.0 for side in (first, second)]
     drawn_before, drawn_after = drawn_before + centres[0], drawn_after + centres[1]
     difference = second.level - first.level
     low, high = _ends(drawn_after - drawn_before, difference)
@@ -119,18 +104,18 @@ def change_of(
     ratio = second.level / first.level if first.level else 1.0
     ratio_low, ratio_high = _ends(drawn_after / drawn_before, ratio)
     spreads = [
-        Spread(side.within, side.drift, one.share * side.level, one.freedom, float(np.ptp(side.levels)))
+        Spread(side.within, side.drift, one.share * side.level, one.freedom)
         for side, one in zip((first, second), between, strict=True)
     ]
     return Change(
-        (first.level, second.level), difference, low, high, ratio, max(ratio_low, 0.0), ratio_high,
+        difference, low, high, ratio, max(ratio_low, 0.0), ratio_high,
         spreads[0], spreads[1],
         int(np.median([run.block for run in (*first.parts, *second.parts)])),
     )  # fmt: skip
 
 
-def level_of(runs: Sequence[npt.NDArray[Any]], unrest: float = 0.0, at: float = MEDIAN) -> tuple[float, float, float]:
-    """The median of a side, or another quantile, and the ends of its interval: that of one side of `change_of`.
+def level_of(runs: Sequence[npt.NDArray[Any]]) -> tuple[float, float, float]:
+    """The median of a side, and the ends of its interval: that of one side of `change_of`.
 
     Two such intervals that do not depend on one another are as wide together, as the root of the sum of their squares,
     as that of the difference.
@@ -138,8 +123,8 @@ def level_of(runs: Sequence[npt.NDArray[Any]], unrest: float = 0.0, at: float = 
     Args:
         runs: Samples in ns of each run, as `change_of` takes them.
     """
-    side = _side(runs, at)
-    (between,) = _between((side,), (unrest,))
+    side = _side(runs)
+    (between,) = _between((side,))
     return side.level, *_ends(_resampled(side, between, np.random.default_rng(SEED)), side.level)
 
 
@@ -151,13 +136,12 @@ class _Run(NamedTuple):
 
 class _Side(NamedTuple):
     parts: list[_Run]
-    level: float  # The quantile of all samples
+    level: float  # The median of all samples
     levels: Samples  # That of each run
     within: float
     drift: float
     values: Samples  # What the bins of the histograms stand for
     histograms: list[npt.NDArray[np.float32]]  # Of each run: blocks x bins, how many samples
-    at: float  # Which quantile
 
     @property
     def runs(self) -> int:
@@ -169,27 +153,27 @@ class _Side(NamedTuple):
         return self.level, [run.samples.tolist() for run in self.parts]
 
 
-def _side(runs: Sequence[npt.NDArray[Any]], at: float) -> _Side:
+def _side(runs: Sequence[npt.NDArray[Any]]) -> _Side:
     arrays = [np.asarray(samples, dtype=np.float64) for samples in runs]
     together = np.concatenate(arrays)
-    parts = [_Run(samples, block_length(samples, at), drift_of(samples, at)) for samples in arrays]
+    parts = [_Run(samples, block_length(samples), drift_of(samples)) for samples in arrays]
     edges, values = _bins(together)
     histograms = [_histogram(run, edges, len(values)) for run in parts]
-    levels = np.asarray([np.quantile(samples, at) for samples in arrays])
-    within = math.sqrt(float(np.mean([_within(histogram, values, at) ** 2 for histogram in histograms])))
+    levels = np.asarray([np.median(samples) for samples in arrays])
+    within = math.sqrt(float(np.mean([_within(histogram, values) ** 2 for histogram in histograms])))
     drift = math.sqrt(float(np.mean([run.drift**2 for run in parts])))
-    return _Side(parts, float(np.quantile(together, at)), levels, within, drift, values, histograms, at)
+    return _Side(parts, float(np.median(together)), levels, within, drift, values, histograms)
 
 
-def block_length(samples: npt.NDArray[Any], at: float = MEDIAN) -> int:
-    """Length of the blocks to resample for a quantile of a dependent series, in samples.
+def block_length(samples: npt.NDArray[Any]) -> int:
+    """Length of the blocks to resample for the median of a dependent series, in samples.
 
-    That of Politis and White (2004; 2009) for whether a sample is above the quantile; never so long that fewer than 12
+    That of Politis and White (2004; 2009) for whether a sample is above the median; never so long that fewer than 12
     blocks are left, nor so short that there are more than 128.
     """
     n = len(samples)
     step = max(n // _SERIES, 1)
-    above = np.sign(samples - np.quantile(samples, at))[: n // step * step].reshape(-1, step).mean(axis=1)
+    above = np.sign(samples - np.median(samples))[: n // step * step].reshape(-1, step).mean(axis=1)
     best = _politis_white(above) * step
     return int(min(max(best, n // _MOST_BLOCKS, 1), max(n // _FEWEST_BLOCKS, 1)))
 
@@ -225,16 +209,11 @@ def _politis_white(series: Samples) -> int:
     return max(1, round(best))
 
 
-def drift_of(samples: npt.NDArray[Any], at: float = MEDIAN) -> float:
+def drift_of(samples: npt.NDArray[Any]) -> float:
     """Standard deviation in ns of what does not average out along a run; 0 where it cannot be told from chance."""
     if len(samples) < 2 * _FINE:
         return 0.0
-    medians = [
-        np.asarray([np.quantile(part, at) for part in np.array_split(samples, count)]) for count in (_COARSE, _FINE)
-    ]
-    if at < MEDIAN:
-        # It is that of the segments that nothing disturbed: how the others lie does not move it.
-        medians = [np.sort(levels)[: round(_UNDISTURBED * len(levels))] for levels in medians]
+    medians = [np.asarray([np.median(part) for part in np.array_split(samples, count)]) for count in (_COARSE, _FINE)]
     coarse, fine = (float(np.var(values, ddof=1)) for values in medians)
     by_chance = fine * _COARSE / _FINE
     if coarse <= _DRIFT_RATIO * by_chance:
@@ -265,11 +244,10 @@ def _histogram(run: _Run, edges: Samples, bins: int) -> npt.NDArray[np.float32]:
     return np.bincount(block * bins + places, minlength=count * bins).reshape(count, bins).astype(np.float32)
 
 
-def _quantiles(counts: npt.NDArray[np.float32], values: Samples, at: float) -> Samples:
-    """A quantile of each row of a table of counts."""
+def _medians(counts: npt.NDArray[np.float32], values: Samples) -> Samples:
+    """The median of each row of a table of counts."""
     summed = np.cumsum(counts, axis=1)
-    share = summed[:, -1:] * at
-    return np.asarray(values[np.argmax(summed >= share, axis=1)])
+    return np.asarray(values[np.argmax(summed >= summed[:, -1:] / 2, axis=1)])
 
 
 def _drawn_counts(
@@ -282,8 +260,8 @@ def _drawn_counts(
     return np.asarray(weights.astype(np.float32) @ histogram)
 
 
-def _within(histogram: npt.NDArray[np.float32], values: Samples, at: float) -> float:
-    drawn = _quantiles(_drawn_counts(histogram, np.random.default_rng(SEED), 400), values, at)
+def _within(histogram: npt.NDArray[np.float32], values: Samples) -> float:
+    drawn = _medians(_drawn_counts(histogram, np.random.default_rng(SEED), 400), values)
     return float(np.std(drawn)) * _few_blocks(len(histogram))
 
 
@@ -305,26 +283,24 @@ class _Between(NamedTuple):
         return self.share * t_quantile(self.freedom)
 
 
-def _between(sides: Sequence[_Side], unrest: Sequence[float]) -> list[_Between]:
+def _between(sides: Sequence[_Side]) -> list[_Between]:
     """What each side differs by from run to run: measured and assumed, pooled, or measured where that is more."""
     weight, seen = 0.0, 0.0
     for side in sides:
         if side.runs > 1 and side.level:
-            # Of lower deciles the two lowest tell how alike undisturbed runs are; the others met a neighbour.
-            levels = side.levels if side.at == MEDIAN else np.sort(side.levels)[:2]
-            weight += len(levels) - 1
-            apart = float(np.var(levels, ddof=1)) - side.within**2
-            seen += (len(levels) - 1) * max(apart, 0.0) / side.level**2
+            weight += side.runs - 1
+            apart = float(np.var(side.levels, ddof=1)) - side.within**2
+            seen += (side.runs - 1) * max(apart, 0.0) / side.level**2
     measured = _Between(math.sqrt(seen / weight), weight) if weight > 1 else _Between(0.0, math.inf)
 
-    def of(side: _Side, restless: float) -> _Between:
+    def of(side: _Side) -> _Between:
         drift = (side.drift / side.level) ** 2 if side.level else 0.0
-        assumed = RUN_TO_RUN[side.at] ** 2 + (drift + restless**2) * _PRIOR_DRIFT / (_PRIOR_DRIFT + weight)
+        assumed = RUN_TO_RUN**2 + drift * _PRIOR_DRIFT / (_PRIOR_DRIFT + weight)
         pooled = _Between(math.sqrt((PRIOR_RUNS * assumed + seen) / (PRIOR_RUNS + weight)), PRIOR_RUNS + weight)
         # What is assumed must not talk down what was seen.
         return max(pooled, measured, key=lambda one: one.width)
 
-    return [of(side, restless) for side, restless in zip(sides, unrest, strict=True)]
+    return [of(side) for side in sides]
 
 
 def _resampled(side: _Side, between: _Between, generator: np.random.Generator) -> Samples:
@@ -332,7 +308,7 @@ def _resampled(side: _Side, between: _Between, generator: np.random.Generator) -
     counts = sum(
         (_drawn_counts(histogram, generator, RESAMPLES) for histogram in side.histograms), start=np.zeros(1, np.float32)
     )
-    drawn = _quantiles(np.asarray(counts), side.values, side.at)
+    drawn = _medians(np.asarray(counts), side.values)
     widened = side.level + (drawn - side.level) * _few_blocks(sum(len(h) for h in side.histograms))
     freedom = between.freedom
     tail = generator.standard_normal(RESAMPLES) / np.sqrt(generator.chisquare(freedom, RESAMPLES) / freedom)

@@ -7,7 +7,7 @@ medians over all of them. Runs of one side must be of the same thing.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -331,65 +331,22 @@ def _unattributed_ns(run: Run) -> int:
 
 
 def speed_ratio(before: Runs, after: Runs) -> dict[str, tuple[float, float]]:
-    """Speed of the device on the later side over that on the earlier one.
+    """Clocks of the GPU on the later side over those on the earlier one.
 
     Returns:
-        ``compute`` and ``memory`` -> (of the latency, of the kernels); empty where nobody looked, or where the devices
-        or their threads are not the same.
+        ``compute`` and ``memory`` -> (of the latency, of the kernels), 1 where nobody looked; empty of other devices.
     """
-    if not before.on_same_device(after) or before.middle.ceilings.threads != after.middle.ceilings.threads:
+    if not before.on_same_device(after):
         return {}
-    found: dict[str, tuple[float, float]] = {}
-    readers: Mapping[str, tuple[Callable[[LoadedRun], float | None], Callable[[LoadedRun], float | None]]] = {
-        "compute": (lambda one: _speed(one, clean=True), lambda one: _speed(one, clean=False)),
-        "memory": (lambda one: _memory_speed(one, clean=True), lambda one: _memory_speed(one, clean=False)),
-    }
-    for name, pair in readers.items():
-        ratios = []
-        for reader in pair:
-            earlier, later = before.over_runs(reader), after.over_runs(reader)
-            ratios.append(later / earlier if earlier and later else 1.0)
-        found[name] = (ratios[0], ratios[1])
-    return found
+
+    def ratio(clock: str, *, profiled: bool) -> float:
+        earlier, later = (runs.over_runs(lambda one: _clock_mhz(one.run, clock, profiled)) for runs in (before, after))
+        return later / earlier if earlier and later else 1.0
+
+    clocks = {"compute": "sm_clock_mhz", "memory": "memory_clock_mhz"}
+    return {name: (ratio(clock, profiled=False), ratio(clock, profiled=True)) for name, clock in clocks.items()}
 
 
-def _speed(one: LoadedRun, *, clean: bool) -> float | None:
-    clocks = one.run.clocks if clean else one.run.clocks_profiled or one.run.clocks
-    if clocks is not None and clocks.sm_clock_mhz is not None:
-        return clocks.sm_clock_mhz.median
-    probes = one.capture.probe_ns if one.capture else ()
-    return 1e9 / min(probes) if probes else None  # What other processes take of a CPU only makes probes longer
-
-
-def _memory_speed(one: LoadedRun, *, clean: bool) -> float | None:
-    clocks = one.run.clocks if clean else one.run.clocks_profiled or one.run.clocks
-    spread = clocks.memory_clock_mhz if clocks is not None else None
-    return spread.median if spread is not None else None
-
-
-def probe_noise(runs: Runs) -> float:
-    """How far probes of one run lie from one another, as a share: what a change of speed must exceed to be one."""
-    spreads = [
-        (max(run.capture.probe_ns) - min(run.capture.probe_ns)) / statistics.median(run.capture.probe_ns)
-        for run in runs.all
-        if run.capture is not None and len(run.capture.probe_ns) > 1
-    ]
-    return statistics.median(spreads) / 2 if spreads else 0.0
-
-
-QUIET_PROBE = 0.03
-"""What speed probes of one run may differ by without a sign in the medians of runs, as a standard deviation over their
-median: a probe looks for a tenth of a second, a run for seconds. Seen in the runs of ``scripts/bench/compare.py``."""
-
-
-def unrest(runs: Runs) -> float:
-    """How much the speed of the machine moved about each run beyond `QUIET_PROBE`: a standard deviation as a share."""
-    found = []
-    for run in runs.all:
-        probes = run.capture.probe_ns if run.capture is not None else ()
-        if len(probes) > 1:
-            middle = statistics.median(probes)
-            # By their median deviation: one burst beside a run says little of the run.
-            share = 1.4826 * statistics.median(abs(probe - middle) for probe in probes) / middle
-            found.append(max(share**2 - QUIET_PROBE**2, 0.0))
-    return statistics.fmean(found) ** 0.5 if found else 0.0
+def _clock_mhz(run: Run, clock: str, profiled: bool) -> float | None:
+    spread = getattr((run.clocks_profiled if profiled else None) or run.clocks, clock, None)
+    return None if spread is None else float(spread.median)

@@ -13,8 +13,9 @@ difference of the logarithms of their medians, pair by pair. Two things are left
    which agree by chance make no interval of no width; where rounds lie further apart than that, their spread stands
    alone. Variances are added by F. E. Satterthwaite (Biometrics Bulletin 2(6), 1946).
 
-All this is done for the lower decile, too, which neighbours move less (see `compare.samples`); the narrower of both
-intervals tells.
+All this is done for the lower decile, too: what neighbours, interrupts and clocks do only adds time, so that low
+quantiles of a shared machine hold still while its median moves (J. Chen, J. Revels, Robust benchmarking in noisy
+environments, IEEE HPEC 2016). The narrower of both intervals tells.
 
 Of several variants that are held against one original some would seem to help by chance. The family-wise error rate is
 kept, by S. Holm (A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6(2),
@@ -34,7 +35,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trtprof.base.records import Significance
-from trtprof.compare.samples import LEVEL, LOWER_DECILE, MEDIAN, PRIOR_RUNS, RUN_TO_RUN, t_quantile, t_tails
+from trtprof.compare.samples import LEVEL, PRIOR_RUNS, RUN_TO_RUN, t_quantile, t_tails
+
+MEDIAN, LOWER_DECILE = 0.5, 0.1
+_PROCESSES = {MEDIAN: RUN_TO_RUN, LOWER_DECILE: 0.009}  # As `RUN_TO_RUN`, of a quantile of the samples
 
 Turns = tuple[npt.NDArray[Any], npt.NDArray[Any], *tuple[Any, ...]]
 """Of neighbouring turns before and after: latencies in ns (`capture.turns.Pair`)."""
@@ -134,7 +138,7 @@ def _mean(rounds: Sequence[Sequence[Turns]], at: float) -> _Told:
     logs = [np.log(each[:, 0] / each[:, 1]) for each in levels]
     means = np.asarray([each.mean() for each in logs])
     # What processes differ by: two of them a round. Of each, the figure of runs that followed one another.
-    assumed = 2 * RUN_TO_RUN[at] ** 2
+    assumed = 2 * _PROCESSES[at] ** 2
     paired = [(len(each) - 1, float(np.var(each, ddof=1))) for each in logs if len(each) > 1]
     freedom_within = float(sum(freedom for freedom, _ in paired))
     # Where a round has a single pair nothing tells what chance makes of it: as much as of two processes is taken.

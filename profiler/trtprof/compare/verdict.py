@@ -21,11 +21,9 @@ def verdict_of(
         return f"undecided: {medians}: {latency.reason}"
     if not latency.samples_before or not latency.samples_after:
         return f"{medians} ({_signed(change.value)}): {latency.reason}"
-    told = latency.telling_ratio
-    ends = f"{_percent(told.low - 1)} to {_percent(told.high - 1)}"
-    by = f", by p10 {_percent(told.value - 1)}" if latency.told_by == "lower decile" else ""
+    ends = f"{_percent(latency.ratio.low - 1)} to {_percent(latency.ratio.high - 1)}"
     what = "no significant change" if latency.answer == "not significant" else latency.answer
-    head = f"{what}: {medians}, {_percent(latency.ratio.value - 1)}{by} ({ends})"
+    head = f"{what}: {medians}, {_percent(latency.ratio.value - 1)} ({ends})"
     if latency.answer == "not significant":
         return head
     cause = only_change(facts) or _first_cause(change.value, ledger, regions)

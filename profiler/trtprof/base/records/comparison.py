@@ -57,18 +57,12 @@ class Side(Record, frozen=True, kw_only=True):
 
 
 class LatencyChange(Record, frozen=True, kw_only=True):
-    """What became of the latency, after less before: of the median, and of the lower decile of the samples."""
+    """What became of the latency, after less before."""
 
     difference_ns: Interval
     """Of the medians."""
     ratio: Interval
     """Of the medians, after over before."""
-    lower_ns: tuple[int, int] | None = None
-    """The lower deciles before and after; None of all three where there are no samples."""
-    lower_difference_ns: Interval | None = None
-    lower_ratio: Interval | None = None
-    told_by: Literal["median", "lower decile"] = "median"
-    """Which of both the answer is told by: the one that chance moves less."""
     answer: Significance
     samples_before: NonNegative
     samples_after: NonNegative
@@ -76,18 +70,6 @@ class LatencyChange(Record, frozen=True, kw_only=True):
     """How the interval was found, in words."""
     reason: str = ""
     """In words, why the answer is what it is."""
-
-    @property
-    def telling_difference_ns(self) -> Interval:
-        """That of what the answer is told by."""
-        told = self.lower_difference_ns if self.told_by == "lower decile" else None
-        return told or self.difference_ns
-
-    @property
-    def telling_ratio(self) -> Interval:
-        """That of what the answer is told by."""
-        told = self.lower_ratio if self.told_by == "lower decile" else None
-        return told or self.ratio
 
 
 class ChangeRow(Record, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ def columns(folder: RunFolder) -> dict[str, Any]:
     side = load_side([folder])
     run = side.middle.run
     interval = latency_interval(side)
-    latency = run.latency.median_ns if run.latency.n else None
+    latency = run.latency.headline_ns if run.latency.n else None
     watts = folder.read(run_folder.GPU, GpuArtefact).spec.tdp_w.value if folder.has(run_folder.GPU) else 0.0
     return {
         "device": run.device.name,

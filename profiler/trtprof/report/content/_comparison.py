@@ -93,8 +93,6 @@ class Headline(NamedTuple):
     interval_percent: str
     answer: records.Significance
     samples: str
-    told_by: tuple[str, str, str, str] | None
-    """Where the lower decile tells the answer: that before and after, its change in percent, and the interval."""
 
 
 def headline(one: records.Comparison) -> Headline | None:
@@ -113,14 +111,7 @@ def headline(one: records.Comparison) -> Headline | None:
         interval_percent=interval_percent,
         answer=change.answer,
         samples=f"{change.samples_before:,} samples before, {change.samples_after:,} after",
-        told_by=_lower_words(change),
     )
-
-
-def _lower_words(change: records.LatencyChange) -> tuple[str, str, str, str] | None:
-    if change.told_by != "lower decile" or change.lower_ns is None or change.lower_ratio is None:
-        return None
-    return (*pair_ns(*change.lower_ns), *ratio_percent(change.lower_ratio))
 
 
 def measured(one: records.Comparison) -> bool:

@@ -118,11 +118,8 @@ def _head(one: Comparison) -> Iterator[Pair]:
         answer = Span(f"  {found.answer}", _KINDS.get(found.answer, "strong"))
         yield Pair("latency", (f"{found.before} {words.ARROW} {found.after}", change, answer), None, "")
         level = words.level(one.latency.difference_ns)
-        text = f"{level} interval {found.interval} ({found.interval_percent})"
-        if found.told_by is not None:
-            before, after, percent, interval = found.told_by
-            text = f"p10 tells more: {before} {words.ARROW} {after}, {percent} ({level} interval {interval})"
-        yield Pair("", f"{text}; {found.samples}", 6)
+        text = f"{level} interval {found.interval} ({found.interval_percent}); {found.samples}"
+        yield Pair("", text, 6)
         if found.answer == "not significant":
             yield Pair("", Span(one.latency.reason, "faint"), 4)
         if max(len(one.before.medians_ns), len(one.after.medians_ns)) > 1:
@@ -148,11 +145,7 @@ def _sides(one: Comparison) -> Table:
         level = words.level(one.latency.difference_ns)
         change = f"{found.difference} ({found.percent}), {found.answer}"
         rows.append(("median latency", found.before, found.after, Span(change, "strong")))
-        if found.told_by is None:
-            rows.append((f"{level} interval", "", "", found.interval_percent))
-        else:
-            before, after, percent, interval = found.told_by
-            rows.append(("p10, which tells more", before, after, f"{percent} ({level} interval {interval})"))
+        rows.append((f"{level} interval", "", "", found.interval_percent))
     for label, row in (
         ("the roofline allows", words.roof_words(one)),
         ("lost", words.lost_words(one)),
