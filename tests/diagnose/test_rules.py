@@ -461,8 +461,8 @@ def doubts() -> dict[str, list[Row]]:
         ],
         "TR908": [no("on a CPU the layers are compared", FIRES["TR908"]._replace(gpu=False), "which was on a CPU")],
         "TR909": [
-            no("equal processes differ by so much", lost_to_nobody(-0.3)._replace(cpu_use=msgspec.structs.replace(
-                SHARED, others_cpus=0.0, waited=0.0)), "-30 % of latency"),
+            no("claims are scaled", lost_to_nobody(-0.3)._replace(cpu_use=msgspec.structs.replace(
+                SHARED, others_cpus=0.0, waited=0.0)), "take longer under the profiler"),
             no("the latency holds others' time", FIRES["TR909"]._replace(
                 cpu_use=SHARED, latency=beside_others_ran(undisturbed_basis="layers").latency), "TR903"),
         ],

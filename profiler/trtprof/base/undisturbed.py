@@ -38,7 +38,7 @@ QUIET = 0.05
 """Shares of the CPUs that the hypervisor takes, and that other processes use where nothing tells waits, at most."""
 DISAGREE = 1.10
 """Ratio of the medians of two processes from which on they are two speeds."""
-SLOW = 1.2
+SLOW = 1.15
 """Ratio of a speed probe to the fastest known from which on the cores themselves are slow: nobody waits for that."""
 FAST, FAST_LEAST, FAST_SHARE, FAST_KNOWN = 1.2, 5, 0.2, 0.9
 """The fast mode reaches to this multiple of its anchor, and is known by so many samples and so large a share of them;

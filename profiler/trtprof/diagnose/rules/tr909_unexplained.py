@@ -29,7 +29,9 @@ def judge(case: Case) -> Claim | str:
     if case.cpu_use is not None and case.unexplained_ns < 0:
         return "the rule is about the whole run, whose layers take longer under the profiler: claims are scaled to fit"
     rest, adding = case.share(case.unexplained_ns), case.share(case.row(ADDING))
-    least, limit = case.thresholds.unexplained, case.thresholds.unexplained_limit
+    limit = case.thresholds.unexplained_limit
+    # Equal processes on a CPU differ by a third for all of their life.
+    least = limit if case.cpu_use is not None else case.thresholds.unexplained
     facts = f"{100 * rest:+.0f} % of latency is unexplained, and the medians of layers miss {100 * adding:+.0f} % of it"
     if max(abs(rest), abs(adding)) < least:
         return f"the rule is about the whole run: {facts}; {format_percent(least)} of either counts"
