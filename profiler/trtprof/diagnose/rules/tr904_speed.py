@@ -21,6 +21,8 @@ from trtprof.diagnose import Case, Claim, doubt, run_rule
 @run_rule("TR904", "machine changed its speed", order=0, thresholds=("speed", "probe_drift"))
 def judge(case: Case) -> Claim | str:
     """One finding when the speed probe shows that ceilings, latency and profile are of different speeds."""
+    if case.latency.undisturbed_basis == "inferences":
+        return "the rule is about the whole run: inferences and layers of its slow moments are left out"
     least, most = case.thresholds.speed, case.thresholds.probe_drift
     drift = max(case.probes_ns) / min(case.probes_ns) if case.probes_ns else 1.0
     if case.speed >= least and drift < most:
