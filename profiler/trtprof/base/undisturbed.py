@@ -29,7 +29,7 @@ ENOUGH = 10
 """Undisturbed blocks that a median is taken of, and profiled inferences that layers are."""
 FEW, LONG_NS = 3, 20_000_000
 """The same for inferences of this length, several times what a CPU is given at once, and where none was disturbed."""
-SPREAD = 0.05
+SPREAD = 0.08
 """Half width of the 95 % interval, as a share of the median, from which on the median cannot be told."""
 ALL_RAN_INFERENCES, ALL_RAN_LAYERS = 0.1, 0.4
 """Least share of the time in which every thread has a CPU: below, the fast samples may be those of fewer threads."""
