@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.fakes.command_line import trtprof
@@ -75,12 +77,11 @@ def test_a_trial_is_for_a_person_at_a_terminal_unless_it_is_asked_for(
 def test_what_was_measured_is_said_in_place_of_what_may_help(done: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     def tries(*_: Any) -> Any:
         save_report(done, make_run())
-        return type(
-            "Tried",
-            (),
-            {"rungs": (rung("prelu-spelled", "helps", 1.5, reason="4.1x on row 1"), rung("no", "slower", 0.8))},
-        )
+        return SimpleNamespace(rungs=(helps, slower, unclear))
 
+    helps = msgspec.structs.replace(rung("prelu-spelled", "helps", 1.5), basis="4.1x on row 1")
+    slower = msgspec.structs.replace(rung("no", "slower", 0.8), predicted=None)
+    unclear = rung("threads-1", "unclear", 1.4, "option", "2 threads lose to other processes here")
     monkeypatch.setattr(after_run, "try_after", tries)
     found = trtprof("run", RESNET)
     assert (
@@ -88,6 +89,7 @@ def test_what_was_measured_is_said_in_place_of_what_may_help(done: RunFolder, mo
         in found.stderr
     )
     assert "tried, does not clearly help: no, 0.8x (0.776 to 0.824) on the model" in found.stderr
+    assert "threads-1: no verdict: 2 threads lose to other processes here\n" in found.stderr
     assert NEXT not in found.stderr
 
 

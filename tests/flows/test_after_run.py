@@ -23,7 +23,8 @@ from trtprof.flows import after_run
 from trtprof.flows.after_run import candidates_of, told, try_after
 from trtprof.flows.options import RunOptions
 from trtprof.flows.run import execute
-from trtprof.flows.try_.options import OptionRung
+from trtprof.flows.try_ import measure
+from trtprof.flows.try_.options import Candidate
 from trtprof.source.request import ModelRequest
 
 GRAPH = """g (float[N,3,8,8] x) => (float[N,3,8,8] y) {
@@ -90,7 +91,7 @@ class Finished:
                 Pair(*(noise.normal(1e6 / by, 1e3 / by, 30).astype(np.int64) for by in (1, gain))) for _ in range(4)
             ]
 
-        self._patch.setattr(after_run, "round_of", rounds)
+        self._patch.setattr(measure, "round_of", rounds)
         self.compared.clear()
         self.said.clear()
         run = msgspec.structs.replace(self.folder.report(), findings=findings)
@@ -114,17 +115,17 @@ def test_a_layer_is_timed_alone_with_its_shapes_and_then_the_model(
     assert " on PRelu PRelu_" in line
     assert " alone, 1.5x (" in line
     assert finished.folder.read(run_folder.TRIED, Tried) == tried
-    # What does not help the layer, and no second round does, is not tried on the model, and not printed as advice.
+    # What does not help the layer is not tried on the model, and not printed as advice.
     tried = finished.tried(slow, alone=1.0)
     assert tried is not None
-    assert finished.compared == ["alone", "alone"]
+    assert finished.compared == ["alone"]
     assert row(tried, "prelu-spelled").verdict == "no difference"
     assert told(tried.rungs)[0].startswith("tried, does not clearly help: prelu-spelled, 1x")
     # It helps the layer, and nobody would notice.
     tried = finished.tried(slow, alone=4.0, whole=1.0)
     assert tried is not None
-    assert finished.compared == ["alone", *["whole"] * 4]
-    assert told(tried.rungs)[0].startswith("tried, does not clearly help: prelu-spelled, 1x")
+    assert finished.compared == ["alone", "whole", "whole"]
+    assert told(tried.rungs)[0].startswith("tried, does not clearly help: prelu-spelled, 4x")
     # Sixteen inferences of a second would take longer than there is, and so would more turns than ``--duration`` has.
     for usual_ns, duration_s in ((10**9, None), (10**6, 1.0)):
         tried = finished.tried(slow, usual_ns=usual_ns, duration_s=duration_s, alone=4.0)
@@ -141,7 +142,7 @@ def test_a_layer_whose_shape_follows_from_data_is_timed_with_the_shape_that_it_h
     }"""
     finished = Finished(tmp_path, monkeypatch, graph, (3, 1, 24))
     finished.tried(finding("RL101", "PRelu_3"), alone=1.0)
-    assert finished.compared == ["alone", "alone"]
+    assert finished.compared == ["alone"]
 
 
 def test_an_option_is_timed_on_the_model_and_what_fails_is_left_out(
@@ -160,10 +161,10 @@ def test_an_option_is_timed_on_the_model_and_what_fails_is_left_out(
 
 def test_candidates_are_those_that_findings_name() -> None:
     options = (
-        OptionRung("threads-1", "one thread", threads=1, answers=("RL102", "HO501")),
-        OptionRung("threads-4", "four", threads=4, answers=("RL102", "HO501")),
-        OptionRung("no-spinning", "sleep", ("a=0",), answers=("HO501", "LY201")),
-        OptionRung("parallel", "side by side", ("b=1",), answers=("HO501",), idle="one chain"),
+        Candidate("threads-1", "one thread", threads=1, answers=("RL102", "HO501")),
+        Candidate("threads-4", "four", threads=4, answers=("RL102", "HO501")),
+        Candidate("no-spinning", "sleep", ("a=0",), answers=("HO501", "LY201")),
+        Candidate("parallel", "side by side", ("b=1",), answers=("HO501",), idle="one chain"),
     )
 
     def names(*codes: str) -> list[str]:

@@ -334,8 +334,8 @@ def test_a_verdict_says_which_machine_it_is_for(subtests: pytest.Subtests) -> No
         median_ns=109_000_000, p99_ns=0, cv=0.0, n=9, undisturbed_ns=109_000_000, undisturbed_basis="layers"
     )
     unknown = msgspec.structs.replace(known, undisturbed_ns=None, undisturbed_basis="")
-    threads = search.Candidate(("threads-1",), "option", "", threads=1)
-    spinning = search.Candidate(("no-spinning",), "option", "")
+    threads = search.Candidate("threads-1", "", threads=1)
+    spinning = search.Candidate("no-spinning", "")
     for candidate, change, latency, verdict, reason in (
         (
             threads,
@@ -391,4 +391,4 @@ def test_no_verdict_rests_on_one_round_of_processes(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(measure, "round_of", round_of)
     side = Variant(name="any", inputs=())
-    assert measure.measured(side, side, deadline=0.0).rounds == len(made) == measure.FEWEST
+    assert measure.measured(side, side, deadline=0.0, usual_ns=0.0).rounds == len(made) == measure.FEWEST

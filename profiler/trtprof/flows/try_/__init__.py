@@ -78,7 +78,7 @@ def try_model(options: TryOptions, progress: Progress = SILENT, reports: Path = 
             search.stopped("before the run of the best was done")
         except TrtprofError as error:
             search.notes.append(f"the run of the best failed: {error.what}: {error.why}")
-        found = _document(options, source, base, base_folder, search, best, time.monotonic() - began)
+        found = document_of(options, source, base, base_folder, search, best, time.monotonic() - began)
         if search.candidates:
             # From here on the report of the original says what was tried in place of what might be.
             base_folder.write(run_folder.TRIED, found)
@@ -171,37 +171,18 @@ def _copied(file: Path, to: Path) -> None:
     copy_file(file, to)
 
 
-def _document(
-    options: TryOptions,
-    source: Source,
-    base: Run,
-    folder: RunFolder,
-    search: Search,
-    best: BestRungs | None,
+def document_of(
+    options: TryOptions, source: Source, base: Run, folder: RunFolder, search: Search, best: BestRungs | None,
     spent: float,
-) -> Tried:
+) -> Tried:  # fmt: skip
+    """What a search found of a run in a folder."""
     from trtprof.diagnose.rank import withheld
 
-    doubts = tuple(finding.brief or finding.title for finding in withheld(base.findings))
     return Tried(
-        schema_version=SCHEMA_VERSION,
-        model=source.model,
-        backend=base.backend,
-        device=base.device,
-        created=_now(),
-        version=__version__,
-        command=options.run.command,
-        threads=search.threads,
-        latency=base.latency,
-        folder=str(folder.path),
-        verdict=search.verdict(),
-        doubts=doubts,
-        rungs=search.rungs(),
-        best=best,
-        candidates=search.candidates,
-        budget_s=options.budget_s,
-        spent_s=round(spent, 1),
-        unfit=tuple(sorted(search.unfit)),
-        notes=tuple(search.notes),
-        interrupted=search.interrupted,
-    )
+        schema_version=SCHEMA_VERSION, model=source.model, backend=base.backend, device=base.device, created=_now(),
+        version=__version__, command=options.run.command, threads=search.threads, latency=base.latency,
+        folder=str(folder.path), verdict=search.verdict(), rungs=search.rungs(), best=best,
+        doubts=tuple(finding.brief or finding.title for finding in withheld(base.findings)),
+        candidates=search.candidates, budget_s=options.budget_s, spent_s=round(spent, 1),
+        unfit=tuple(sorted(search.unfit)), notes=tuple(search.notes), interrupted=search.interrupted,
+    )  # fmt: skip

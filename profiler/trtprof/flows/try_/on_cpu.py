@@ -16,7 +16,7 @@ from trtprof.engine.onnxruntime import ENGINE_GRAPH
 from trtprof.engine.ort_graph import save_graph
 from trtprof.flows.options import RunOptions
 from trtprof.flows.run import session_of
-from trtprof.flows.try_.options import OptionRung, option_rungs
+from trtprof.flows.try_.options import Candidate, option_rungs
 from trtprof.flows.try_.price import NOT_TOLD, Price
 from trtprof.flows.try_.target import Built, Rounding, Setup
 from trtprof.flows.try_.variants import Variant, graph_digest
@@ -37,7 +37,7 @@ class OnCpu:
         engine = folder.read(run_folder.ENGINE, Engine)
         return int(engine.backend.options["intra_op_threads"]) or self._device.cores
 
-    def rungs(self) -> Iterator[OptionRung]:
+    def rungs(self) -> Iterator[Candidate]:
         return option_rungs(self._base, self._device, self.original.session.threads)
 
     def setup(self, settings: Mapping[str, str], threads: int) -> Setup:
@@ -55,7 +55,7 @@ class OnCpu:
         shutil.rmtree(folder)
         return Built(digest)
 
-    def priced(self, _variant: Variant, _folder: Path, /) -> Price:
+    def priced(self, _variant: Variant, /) -> Price:
         return NOT_TOLD
 
     def side(self, variant: Variant, name: str, inputs: tuple[InputTensor, ...], seed: int) -> Side:

@@ -19,7 +19,7 @@ from trtprof.capture.turns import Variant as Side
 from trtprof.flows import run_gpu
 from trtprof.flows.options import RunOptions, typed_flags, with_flags
 from trtprof.flows.try_.on_cpu import OnCpu
-from trtprof.flows.try_.options import OptionRung, cuda_graph_rung, session_rungs, tf32_rung
+from trtprof.flows.try_.options import Candidate, cuda_graph_rung, session_rungs, tf32_rung
 from trtprof.flows.try_.target import Rounding, Setup
 from trtprof.flows.try_.variants import Variant
 from trtprof.runtime.tensorrt_module import parse_version
@@ -38,11 +38,11 @@ class OnCuda(OnCpu):
     def _threads(self, _folder: RunFolder) -> int:
         return self._run.threads
 
-    def rungs(self) -> Iterator[OptionRung]:
+    def rungs(self) -> Iterator[Candidate]:
         convolves = any("Conv" in layer.op_type for layer in self._base.layers)
         for row in _RUNGS:
             idle = "" if convolves or not row.of_convolutions else "no convolution"
-            yield OptionRung(row.name, row.title, row.settings, 0, row.answers, exact=False, idle=idle)
+            yield Candidate(row.name, row.title, row.settings, 0, row.answers, exact=False, idle=idle)
         yield from session_rungs(self._base, _SHARED)
         yield cuda_graph_rung(self._base)
         yield tf32_rung(self._base, self._capability, on=self.original.gpu.build.tf32)

@@ -14,9 +14,9 @@ from trtprof.flows.predict import predict
 from trtprof.flows.predict.on_gpus import Settings
 from trtprof.flows.progress import SILENT, Progress
 from trtprof.flows.run import session_of
-from trtprof.flows.try_.options import TryOptions
+from trtprof.flows.try_.options import TryOptions, rewrite_candidates
 from trtprof.flows.try_.price import Price
-from trtprof.flows.try_.search import asked_for, of_rewrites
+from trtprof.flows.try_.search import asked_for
 from trtprof.flows.try_.variants import UnfitError, Workshop
 from trtprof.source.request import ModelRequest
 
@@ -26,7 +26,7 @@ CHANGES = 0.01  # A bound or an expectation that differs by less is the same
 def predicted_on(options: TryOptions, spec: GpuSpec, created: str, progress: Progress = SILENT) -> Tried:
     """What each rewrite should bring on a GPU, by what good kernels take there, or by the bound."""
     began = time.monotonic()
-    chosen = asked_for(list(of_rewrites()), options)
+    chosen = asked_for(list(rewrite_candidates()), options)
     settings = Settings(level="groups", precision=_precision(options.run.gpu.build))
     with options.run.model.opened(progress.detail) as loaded, scratch_folder() as scratch:
         source = options.run.model.bound(loaded)

@@ -28,7 +28,7 @@ from trtprof.flows.build import EngineBuild, bound, engine_of
 from trtprof.flows.options import GpuOptions, RunOptions, typed_flags, with_flags
 from trtprof.flows.progress import Progress
 from trtprof.flows.run import session_of
-from trtprof.flows.try_.options import OptionRung, cuda_graph_rung, no_fp32, several_branches, tf32_rung
+from trtprof.flows.try_.options import Candidate, cuda_graph_rung, no_fp32, several_branches, tf32_rung
 from trtprof.flows.try_.price import Price, predicted
 from trtprof.flows.try_.target import Built, Rounding, Setup
 from trtprof.flows.try_.variants import Variant
@@ -63,7 +63,7 @@ class OnTensorrt:
     def _subject(self, source: Source) -> Subject:
         return Subject(ceilings=self._base.ceilings, spec=self._gpu.spec, source=source, backend=self._plan.backend)
 
-    def rungs(self) -> Iterator[OptionRung]:
+    def rungs(self) -> Iterator[Candidate]:
         return tensorrt_rungs(self._facts())
 
     def _facts(self) -> Facts:
@@ -98,9 +98,8 @@ class OnTensorrt:
         given = self._run.model
         return given if file is None else ModelRequest.of(file, given.shapes_given, given.batch)
 
-    def priced(self, variant: Variant, folder: Path) -> Price:
+    def priced(self, variant: Variant, /) -> Price:
         """By the plan of its engine: nothing runs."""
-        folder.rmdir()
         built = cast("EngineBuild", variant.engine)
         after = untimed(built.priced, self._subject(built.source or self._source))
         return predicted(msgspec.structs.replace(self._base, layers=tuple(self._layers)), after)
@@ -258,10 +257,10 @@ does not know makes a build that fails, which is a row.
 """
 
 
-def tensorrt_rungs(facts: Facts) -> Iterator[OptionRung]:
+def tensorrt_rungs(facts: Facts) -> Iterator[Candidate]:
     """The rungs of options of an engine, those that cannot be had here too."""
     for row in _RUNGS:
-        yield OptionRung(
+        yield Candidate(
             row.name, row.title, row.settings, 0, row.answers, exact=False, idle=row.idle(facts),
             why_not=row.why_not(facts),
         )  # fmt: skip

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from trtprof.base.records import Device, GpuSpec, Run
+from trtprof.base.records import Device, GpuSpec, Run, RungKind
 from trtprof.base.units import format_ns
 from trtprof.flows.options import RunOptions
 from trtprof.flows.try_.price import Price
+from trtprof.rewrite import REWRITES
 
 
 class TryOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,26 +26,50 @@ class TryOptions(msgspec.Struct, frozen=True, kw_only=True):
     rungs: tuple[str, ...] = ()  # Names of rungs: all others are left out. Empty for all
     skip: tuple[str, ...] = ()  # Names of rungs to leave out
     kinds: frozenset[str] = frozenset({"option", "rewrite", "pass"})  # Which kinds of rungs are tried
+    quick: bool = False  # Whether the outputs of options are taken to be right
     dry_run: bool = False  # Whether to stop before anything is measured but the original
     gpu: GpuSpec | None = None  # Predict rewrites for this GPU, and run nothing; None for the device that is here
     model: str = ""  # Where to write the best model; empty for nowhere
     force: bool = False  # Whether it may replace a file
 
 
-class OptionRung(NamedTuple):
-    """A rung that changes how a session is set up."""
+class Candidate(NamedTuple):
+    """One change, or several, that may be measured."""
 
-    name: str  # What it is called
+    name: str  # That of its rung; of several, theirs, joined with ``+``
     title: str  # What it does, in a few words
     # KEY=VALUE as ``--sessionOption`` takes them; where KEY begins with ``--``, a flag of `trtprof run`, whose value
     # is 1 where it takes none.
     settings: tuple[str, ...] = ()
     threads: int = 0  # Threads inside an op; 0 leaves them as they are
     answers: tuple[str, ...] = ()  # Codes of the rules whose remedy it is
-    exact: bool = True  # Whether every output keeps every bit; threads may cut a sum otherwise
+    exact: bool | None = True  # See `records.Rung`; threads may cut a sum otherwise
     idle: str = ""  # Why it changes nothing of this model, in words; empty where it may
-    why_not: str = ""  # Why it cannot be set here, in words; empty where it can
-    price: Price | None = None  # What it should bring, where the run of the original tells it
+    why_not: str = ""  # Why it cannot be made here, in words; empty where it can
+    price: Price | None = None  # What it should bring, where that is known before it is built
+    steps: tuple[str, ...] = ()  # Rewrites and passes, in order
+    kind: RungKind = "option"  # See `records.RungKind`
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What it sets, by the flag or the key that sets it."""
+        found = dict(setting.split("=", 1) for setting in self.settings)
+        return {**({"--threads": str(self.threads)} if self.threads else {}), **found}
+
+    def beside(self, other: Candidate) -> Candidate:
+        """This one, and then another one that sets no option of it."""
+        return Candidate(
+            f"{self.name}+{other.name}", f"{self.title}; {other.title}", (*self.settings, *other.settings),
+            other.threads or self.threads, tuple(dict.fromkeys((*self.answers, *other.answers))),
+            None if self.exact is None or other.exact is None else self.exact and other.exact,
+            steps=(*self.steps, *other.steps), kind="combination",
+        )  # fmt: skip
+
+
+def rewrite_candidates() -> Iterator[Candidate]:
+    """All rewrites, each a candidate."""
+    for one in REWRITES.values():
+        yield Candidate(one.name, one.title, answers=one.answers, exact=one.exact, steps=(one.name,), kind="rewrite")
 
 
 _OF_THREADS = ("RL101", "RL102", "LA401", "HO501", "HO503")
@@ -92,28 +117,28 @@ _SESSION: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], bool, _Here | 
 SESSION_NAMES = tuple(row[0] for row in _SESSION)
 
 
-def option_rungs(run: Run, device: Device, threads: int) -> Iterator[OptionRung]:
+def option_rungs(run: Run, device: Device, threads: int) -> Iterator[Candidate]:
     """The rungs of ONNX Runtime on the CPU."""
     logical = int(device.detail.get("logical_cpus", device.cores) or device.cores)
     alone = "one thread, for a machine whose other cores are busy"
     for count, title in ((1, alone), (device.cores, "a thread a core"), (logical, "a thread a logical CPU")):
         if count != threads and count > 0:
-            yield OptionRung(f"threads-{count}", title, threads=count, answers=_OF_THREADS, exact=False)
+            yield Candidate(f"threads-{count}", title, threads=count, answers=_OF_THREADS, exact=False)
     yield from session_rungs(run)
 
 
-def session_rungs(run: Run, names: Collection[str] = ()) -> Iterator[OptionRung]:
+def session_rungs(run: Run, names: Collection[str] = ()) -> Iterator[Candidate]:
     """The rungs of a session of ONNX Runtime; those of some names alone, where any are given."""
     for name, title, settings, answers, exact, here in _SESSION:
         if not names or name in names:
             idle = here(run) if here is not None else ""
-            yield OptionRung(name, title, settings, 0, answers, exact, idle)
+            yield Candidate(name, title, settings, 0, answers, exact, idle)
 
 
 # --- on a GPU ------------------------------------------------------------------------------------
 
 
-def cuda_graph_rung(run: Run) -> OptionRung:
+def cuda_graph_rung(run: Run) -> Candidate:
     """An inference as a CUDA graph: the run of the original has measured it already, for all but its noise."""
     title, settings, answers = "an inference is one launch of a CUDA graph", ("--cuda-graph=1",), ("HO501", "LA401")
     graph = next((mode.latency.median_ns for mode in run.modes if mode.mode == "cuda graph"), 0)
@@ -121,10 +146,10 @@ def cuda_graph_rung(run: Run) -> OptionRung:
         price = Price(
             run.latency.median_ns / graph, f"as a CUDA graph the original took {format_ns(graph)} in its own run"
         )
-        return OptionRung("cuda-graph", title, settings, 0, answers, price=price)
+        return Candidate("cuda-graph", title, settings, 0, answers, price=price)
     told = [note.removeprefix(_NO_GRAPH) for note in run.assumptions if note.startswith(_NO_GRAPH)]
     why = told[0] if told else "the original was not measured as a CUDA graph"
-    return OptionRung("cuda-graph", title, settings, 0, answers, why_not=why)
+    return Candidate("cuda-graph", title, settings, 0, answers, why_not=why)
 
 
 _NO_GRAPH = "no CUDA graph: "
@@ -136,7 +161,7 @@ def no_fp32(run: Run) -> str:
     return "" if plain else "no layer computes in fp32"
 
 
-def tf32_rung(run: Run, capability: Sequence[int], *, on: bool) -> OptionRung:
+def tf32_rung(run: Run, capability: Sequence[int], *, on: bool) -> Candidate:
     """The other way to multiply fp32."""
     why_not = "" if tuple(capability) >= (8,) else "the GPU has no TF32 (compute capability 8.0 and later have)"
     name, title, answers = (
@@ -145,4 +170,4 @@ def tf32_rung(run: Run, capability: Sequence[int], *, on: bool) -> OptionRung:
         else ("tf32", "fp32 is multiplied as TF32", ("KN702", "PR801", "TC2"))
     )
     settings = (f"--noTF32={int(on)}",)
-    return OptionRung(name, title, settings, 0, answers, exact=False, idle=no_fp32(run), why_not=why_not)
+    return Candidate(name, title, settings, 0, answers, exact=False, idle=no_fp32(run), why_not=why_not)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from trtprof.base.errors import TrtprofError, UsageError
-from trtprof.base.records import Interval, Run, Rung, RungCheck, RungKind, RungVerdict, Source
+from trtprof.base.records import Interval, Run, Rung, RungCheck, RungVerdict, Source
 from trtprof.base.units import format_ns
 from trtprof.capture.same_outputs import KindCheck, Original, check_variant, keep_original
 from trtprof.capture.turns import Variant as Side
@@ -22,62 +22,28 @@ from trtprof.engine.passes import INSTALL, PASSES
 from trtprof.flows.progress import Progress
 from trtprof.flows.try_ import measure
 from trtprof.flows.try_.measure import measured
-from trtprof.flows.try_.options import SESSION_NAMES, OptionRung, TryOptions
+from trtprof.flows.try_.options import SESSION_NAMES, Candidate, TryOptions, rewrite_candidates
 from trtprof.flows.try_.price import NOT_TOLD, SAME, Price
 from trtprof.flows.try_.target import Rounding, Target
-from trtprof.flows.try_.variants import PASS_S, UnfitError, Variant, Workshop, rewrites
+from trtprof.flows.try_.variants import PASS_S, UnfitError, Variant, Workshop
+from trtprof.rewrite import REWRITES
 
 HOPELESS = 0.8  # A rewrite that is predicted to reach less of the speed of the original is not measured
 PLAUSIBLE = 0.03  # Share of the layers' time that a rewrite must touch to be worth a measurement
 FIRST = ("no-spinning", "threads-1")  # On a CPU: cheap to set up, and often what helps most
-PREDICTED, SINGLES, COMBINED = 0.3, 0.7, 0.85
-"""Shares of the budget without the two runs after which nothing more is predicted, no further candidate is begun, and
-nothing more is combined: the rest is for the last measurement."""
+PASSED, SINGLES, COMBINED = 0.3, 0.7, 0.85
+"""Shares of the budget without the two runs after which passes are hurried, no further candidate is begun, and nothing
+more is combined: the rest is for the last measurement."""
 TURNS = 2 * measure.FEWEST * (measure.PAIRS + 2)
 """Inferences that a measurement needs at least: those of the turns, and two to warm up each process."""
 LEAST_PASS_S = 10.0
-"""Seconds that a pass of another project has, even when there is no time left to predict what it brings."""
+"""Seconds that a pass of another project has, even when its share is used up."""
 LAST_S = 10.0  # Seconds that the last measurement has at least for further rounds
 AGREE = 1.2  # The original alone and interleaved may differ by this factor, for a verdict
 ALL_RAN = 0.9  # Share of the time that every thread has a CPU: below, other processes disturb the measurement
 _ORDER: tuple[RungVerdict, ...] = (
     "helps", "unclear", "no difference", "slower", "wrong", "failed", "refused", "not measured",
 )  # fmt: skip
-
-
-class Candidate(NamedTuple):
-    """One change, or several, that may be measured."""
-
-    names: tuple[str, ...]  # Of its rungs
-    kind: RungKind  # See `records.RungKind`
-    title: str  # What it does
-    answers: tuple[str, ...] = ()  # Codes of rules
-    exact: bool | None = None  # See `records.Rung`
-    steps: tuple[str, ...] = ()  # Rewrites and passes, in order
-    settings: tuple[str, ...] = ()  # See `options.OptionRung`
-    threads: int = 0  # 0 for those of the original
-    price: Price | None = None  # What it should bring, where that is known before it is built
-    idle: str = ""  # Why it changes nothing of this model; empty where it may
-    why_not: str = ""  # Why it cannot be made here; empty where it can
-
-    @property
-    def name(self) -> str:
-        return "+".join(self.names)
-
-    @property
-    def options(self) -> dict[str, str]:
-        """What it sets, by the flag or the key that sets it."""
-        found = dict(setting.split("=", 1) for setting in self.settings)
-        return {**({"--threads": str(self.threads)} if self.threads else {}), **found}
-
-    def beside(self, other: Candidate) -> Candidate:
-        """This one, and then another one that sets no option of it."""
-        return Candidate(
-            (*self.names, *other.names), "combination", f"{self.title}; {other.title}",
-            tuple(dict.fromkeys((*self.answers, *other.answers))),
-            None if self.exact is None or other.exact is None else self.exact and other.exact,
-            (*self.steps, *other.steps), (*self.settings, *other.settings), other.threads or self.threads,
-        )  # fmt: skip
 
 
 class Ready(NamedTuple):
@@ -121,7 +87,7 @@ class Search:
         self._ready: dict[str, Ready] = {}
         self._twins: dict[str, tuple[str, Ready]] = {}
         self._kept: Original | None = None
-        self._folders, self._predicting, self._end, self._took_s = 0, float("inf"), float("inf"), 0.0
+        self._folders, self._passing, self._end, self._took_s = 0, float("inf"), float("inf"), 0.0
         self.best: Best | None = None
         self.threads = target.original.session.threads
         self.notes: list[str] = []
@@ -141,7 +107,7 @@ class Search:
         left, ran = began + self._options.budget_s - now, now - began
         left -= ran if left > 2 * ran else 0.0  # For the run of the best, which takes as long as that of the original
         until, combining, self._end = now + SINGLES * left, now + COMBINED * left, now + left
-        self._predicting = now + PREDICTED * left
+        self._passing = now + PASSED * left
         try:
             chosen = self._chosen()
             first = [] if self._options.dry_run else [one for name in FIRST for one in chosen if one.name == name]
@@ -152,11 +118,20 @@ class Search:
                     self._row(one.candidate, "not measured", "a dry run measures nothing", price=one.price)
                 return
             self._measure_all(ready, until)
-            self._judge()
+            self.judge()
             self._combine(combining)
         except KeyboardInterrupt:
             self.stopped("before what helps was combined and measured again")
-            self._judge()
+            self.judge()
+
+    def try_one(self, candidate: Candidate, until: float) -> bool:
+        """Make one candidate, and measure it if it is before ``until``; return whether anything was measured."""
+        for ready in self._prepared([candidate], float("inf")):
+            if ready.price.gain is not None and ready.price.gain <= 1:
+                self._row(candidate, "no difference", ready.price.basis, variant=ready.variant, price=ready.price)
+            else:
+                self._measure_all([ready], until)
+        return candidate.name in self._rows and self._rows[candidate.name].verdict != "not measured"
 
     def stopped(self, when: str) -> None:
         """Note that somebody interrupted it, and when."""
@@ -184,12 +159,12 @@ class Search:
         return sorted(found, key=lambda one: (one.kind == "pass", not answered & set(one.answers)))
 
     def _all(self) -> Iterator[Candidate]:
-        yield from of_rewrites()
+        yield from rewrite_candidates()
         for one in PASSES:
             missing = one.missing()
             why_not = f"{missing}: {INSTALL}" if missing else ""
-            yield Candidate((one.name,), "pass", one.title, one.answers, steps=(one.name,), why_not=why_not)
-        yield from map(_of_option, self._target.rungs())
+            yield Candidate(one.name, one.title, (), 0, one.answers, None, "", why_not, steps=(one.name,), kind="pass")
+        yield from self._target.rungs()
 
     def _only(self) -> frozenset[str] | None:
         """Nodes that rewrites may touch: those of the layers of the findings that are asked for; None for all."""
@@ -210,7 +185,7 @@ class Search:
                 self._row(one, "not measured", _NO_TIME)
                 continue
             began = time.monotonic()
-            self._shop.pass_s = min(max(self._predicting - began, LEAST_PASS_S), PASS_S)
+            self._shop.pass_s = min(max(self._passing - began, LEAST_PASS_S), PASS_S)
             try:
                 ready = self._prepare(one)
             except UnfitError:
@@ -235,13 +210,8 @@ class Search:
             self._row(candidate, "no difference", SAME.basis, variant=variant, price=SAME)
             return None
         if same or candidate.price is not None:
-            price = candidate.price or NOT_TOLD
-            return Ready(candidate, variant, price, 0.0)
-        if time.monotonic() > self._predicting and not self._options.dry_run:
-            price = Price(None, "there was no time to predict it")
-        else:
-            price = self._target.priced(variant, self._folder("seen"))
-        return Ready(candidate, variant, price._replace(at_most=at_most), 0.0)
+            return Ready(candidate, variant, candidate.price or NOT_TOLD, 0.0)
+        return Ready(candidate, variant, self._target.priced(variant)._replace(at_most=at_most), 0.0)
 
     def _at_most(self, candidate: Candidate) -> float | None:
         """The gain if the layers that a candidate changes took no time; None for options, and where no layer tells."""
@@ -302,13 +272,14 @@ class Search:
         reason = ""
         try:
             self._progress.detail(f"{candidate.name}: outputs")
-            checks = self._checks(mine, self._target.rounding(one.variant))
+            if candidate.steps or not self._options.quick:
+                checks = self._checks(mine, self._target.rounding(one.variant))
             wrong = [check for check in checks if not check.matches]
             if wrong:
                 verdict, reason = "wrong", f"on {wrong[0].inputs}: {wrong[0].reason}"
             else:
                 self._progress.detail(f"{candidate.name}: turns with {other.name}")
-                change = measured(other, mine, until)
+                change = measured(other, mine, until, self._base.latency.headline_ns)
         except TrtprofError as error:
             verdict, reason = "failed", f"{error.what}: {error.why}"
         self._took_s = max(self._took_s, time.monotonic() - began)
@@ -342,7 +313,7 @@ class Search:
         folder.mkdir()
         return folder
 
-    def _judge(self) -> None:
+    def judge(self) -> None:
         """Turn what was measured against the original into verdicts that hold for all of them together."""
         names = list(self._changes)
         for name, found in zip(names, judged([self._changes[name] for name in names]), strict=True):
@@ -441,7 +412,8 @@ class Search:
             self.notes.append("there was no time left to measure the best once more: give a longer --budget")
             return False
         try:
-            found = judged([measured(*sides, max(until, time.monotonic() + LAST_S))])[0]
+            last = measured(*sides, max(until, time.monotonic() + LAST_S), self._base.latency.headline_ns)
+            found = judged([last])[0]
             verdict, where = self._verdict(best.candidate, found)
         except TrtprofError as error:
             self.notes.append(f"{best.candidate.name} failed when it was measured again: {error.what}: {error.why}")
@@ -454,7 +426,7 @@ class Search:
             self._rows[name] = msgspec.structs.replace(self._rows[name], verdict=verdict, reason=reason)
             return False
         one = best.candidate
-        self.best = Best(one.names, best.variant, gain, one.options, where)
+        self.best = Best(tuple(one.name.split("+")), best.variant, gain, one.options, where)
         return True
 
     # --- the result ------------------------------------------------------------------------------
@@ -512,14 +484,6 @@ _NO_TIME = "there was no time left: give a longer --budget"
 _VERDICTS: dict[str, RungVerdict] = {"faster": "helps", "slower": "slower", "not significant": "no difference"}
 
 
-def of_rewrites() -> Iterator[Candidate]:
-    """All rewrites, each a candidate."""
-    for rewrite in rewrites():
-        yield Candidate(
-            (rewrite.name,), "rewrite", rewrite.title, rewrite.answers, rewrite.exact, steps=(rewrite.name,)
-        )
-
-
 def asked_for(every: Sequence[Candidate], options: TryOptions) -> list[Candidate]:
     """Those of all candidates that are asked for."""
     refuse_unknown({one.name for one in every}, options)
@@ -535,7 +499,7 @@ def asked_for(every: Sequence[Candidate], options: TryOptions) -> list[Candidate
 def names_on_cpu(options: TryOptions) -> set[str]:
     """Names of all candidates on a CPU, known before the model has run; any number of threads is one."""
     threads = {name for name in (*options.rungs, *options.skip) if re.fullmatch(r"threads-\d+", name)}
-    return {*(one.name for one in rewrites()), *(one.name for one in PASSES), *SESSION_NAMES, *threads}
+    return {*(one.name for one in REWRITES.values()), *(one.name for one in PASSES), *SESSION_NAMES, *threads}
 
 
 def refuse_unknown(known: set[str], options: TryOptions) -> None:
@@ -548,21 +512,6 @@ def refuse_unknown(known: set[str], options: TryOptions) -> None:
                 why="there are: " + ", ".join(sorted(known)),
                 fix=f"Remove {flag}, or name one of them.",
             )
-
-
-def _of_option(rung: OptionRung) -> Candidate:
-    return Candidate(
-        (rung.name,),
-        "option",
-        rung.title,
-        rung.answers,
-        rung.exact,
-        settings=rung.settings,
-        threads=rung.threads,
-        price=rung.price,
-        idle=rung.idle,
-        why_not=rung.why_not,
-    )
 
 
 def _check(found: KindCheck) -> RungCheck:

@@ -20,7 +20,7 @@ from trtprof.runtime.ort_session import SessionRequest
 
 if TYPE_CHECKING:
     from trtprof.flows.build import EngineBuild
-    from trtprof.flows.try_.options import OptionRung
+    from trtprof.flows.try_.options import Candidate
     from trtprof.flows.try_.variants import Variant
 
 
@@ -51,7 +51,7 @@ class Target(Protocol):
     @property
     def original(self) -> Setup: ...
 
-    def rungs(self) -> Iterator[OptionRung]:
+    def rungs(self) -> Iterator[Candidate]:
         """The rungs of options, those that cannot be had here too."""
 
     def setup(self, settings: Mapping[str, str], threads: int, /) -> Setup:
@@ -60,8 +60,8 @@ class Target(Protocol):
     def built(self, setup: Setup, folder: Path) -> Built:
         """Build it once, so that it is known to be taken; ``folder`` is for what comes and goes."""
 
-    def priced(self, variant: Variant, folder: Path, /) -> Price:
-        """What a variant should take, by its layers; ``folder`` is for what comes and goes."""
+    def priced(self, variant: Variant, /) -> Price:
+        """What a variant should take, by its layers."""
 
     def side(self, variant: Variant, name: str, inputs: tuple[InputTensor, ...], seed: int) -> Side:
         """What takes turns."""

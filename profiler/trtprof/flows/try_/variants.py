@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,7 @@ from trtprof.base.errors import MissingError, ModelError, TrtprofError
 from trtprof.engine.passes import INSTALL, PASSES, run_pass
 from trtprof.flows.options import GpuOptions
 from trtprof.flows.try_.target import Built, Setup, Target
-from trtprof.rewrite import REWRITES, Rewrite, apply
+from trtprof.rewrite import REWRITES, apply
 from trtprof.runtime.ort_session import SessionRequest
 
 try:
@@ -155,11 +155,6 @@ def _passed(step: str, before: Path, after: Path, seconds: float) -> tuple[Site,
     )
     gone = tuple(name for name, op_type in old.items() if new.get(name) != op_type)
     return (Site(gone, tuple(name for name, op_type in new.items() if old.get(name) != op_type)),)
-
-
-def rewrites() -> Iterator[Rewrite]:
-    """All of them, by name."""
-    return REWRITES.values()
 
 
 # --- the same graph ------------------------------------------------------------------------------
