@@ -56,7 +56,7 @@ def test_one_gpu_is_shown_with_its_layers(one: Prediction) -> None:
     text = render_text(one)
     (gpu,) = one.gpus
     for part in ("RTX 4090 at 2520 MHz, 450 W", "ridge ", "memory      fits", "bound by precision", "bound by",
-                 "groups are estimated: no engine was built", "weak figures of its datasheet"):  # fmt: skip
+                 "estimated groups, no engine built", "weak figures of its datasheet"):  # fmt: skip
         assert part in text
     assert f"(10 of {len(gpu.layers)})" in text
     first = longest(gpu)[0]
@@ -64,6 +64,17 @@ def test_one_gpu_is_shown_with_its_layers(one: Prediction) -> None:
     assert f"{bound_name(first.estimate.bound)} >= " in text
     assert f", {bound_name(first.estimate.runner_up)} >= " in text
     assert "fastest" not in text
+
+
+def test_a_screen_tells_what_was_assumed_of_this_model_and_paper_what_of_all(one: Prediction) -> None:
+    model = msgspec.structs.replace(one.model, assumptions=("batch is 1",))
+    found = msgspec.structs.replace(one, model=model, assumptions=("batch is 1", "energy is the bound", "no engine"))
+    text = render_text(found)
+    assert "assumed: batch is 1" in text
+    assert "2 assumptions of the method" in text
+    assert "energy is the bound" not in text
+    for paper in (render_markdown(found), render_html(found)):
+        assert all(f"assumed: {each}" in paper for each in found.assumptions)
 
 
 def test_several_gpus_are_compared_before_all_else(many: Prediction) -> None:

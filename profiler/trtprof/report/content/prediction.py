@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -62,6 +62,7 @@ def document(found: records.Prediction, options: ReportOptions) -> Document:
     notes = [f"{gpu.name}: {note}" for gpu in found.gpus for note in gpu.notes] if many else list(first.notes)
     lost = [fate for fate in found.fates if fate.fate == "lost"]
     names = _precision_names(found)
+    of_method = [note for note in found.assumptions if note not in model.assumptions]
     engine: list[Section] = []
     if first.plan is not None:
         engine = [*sections([Heading(f"the engine on {first.name}")])]
@@ -72,14 +73,19 @@ def document(found: records.Prediction, options: ReportOptions) -> Document:
             Section(blocks=(Notes(tuple(map(prose, head)), 1),), tight=True),
             [*(_compared(found) if many else [Notes((_board(first),)), Pairs(tuple(_summary(first, found)))]), look],
             [_precisions(found, names)] if names else [],
-            *([_layers(gpu, shown, rest=not many)] for gpu in found.gpus),
+            *([_layers(gpu, shown)] for gpu in found.gpus),
             lost_nodes(lost, {}, NAMED),
             *engine,
-            [Notes((
-                *unpriced(found.unsupported), *notes, *(f"assumed: {note}" for note in found.assumptions),
-            ))],
+            [Notes((*unpriced(found.unsupported), *notes, *_assumed(model.assumptions)))],
+            Section(blocks=(Notes((f"{count(len(of_method), 'assumption')} of the method: -o FILE.md lists them",)),),
+                    where="screen", tight=True),
+            Section(blocks=(Notes(tuple(_assumed(of_method))),), where="paper"),
         ),
     )  # fmt: skip
+
+
+def _assumed(notes: Iterable[str]) -> Iterator[str]:
+    yield from (f"assumed: {note}" for note in notes)
 
 
 def longest(gpu: records.GpuPrediction) -> list[records.PredictedLayer]:
@@ -337,7 +343,7 @@ def _time_at(gpu: records.GpuPrediction, precision: str) -> str:
     return f"{at_least(ns)}{chr(39) * (precision in gpu.estimated_precisions)}" if ns else "-"
 
 
-def _layers(gpu: records.GpuPrediction, top: int, *, rest: bool) -> Table:
+def _layers(gpu: records.GpuPrediction, top: int) -> Table:
     ordered = longest(gpu)
     marks = [f"{WIDER} with the wider band of what was not measured itself"]
     return Table(
@@ -350,13 +356,13 @@ def _layers(gpu: records.GpuPrediction, top: int, *, rest: bool) -> Table:
             Column("share", right=True, least=6, drop=1),
             Column("layer", least=16, cut="start"),
         ),
-        rows=[_layer(layer, gpu, rest=rest) for layer in ordered[:top]],
+        rows=[_layer(layer, gpu) for layer in ordered[:top]],
         title=f"layers of {gpu.name}, longest bound first ({min(top, len(ordered))} of {len(ordered)})",
         after=tuple(marks) if any(map(_wider, ordered[:top])) else (),
     )
 
 
-def _layer(layer: records.PredictedLayer, gpu: records.GpuPrediction, *, rest: bool) -> Row:
+def _layer(layer: records.PredictedLayer, gpu: records.GpuPrediction) -> Row:
     times = f"{layer.repeats} x " if layer.repeats != 1 else ""
     title = times, name(layer_title(layer.name, layer.nodes) if layer.kind else layer.name, "start")
     if layer.estimate is None:
@@ -371,8 +377,7 @@ def _layer(layer: records.PredictedLayer, gpu: records.GpuPrediction, *, rest: b
     if layer.match in ("inferred", "none"):
         sure = {"inferred": "nodes inferred", "none": "no node found"}[layer.match]
         under.append(Under(prose(f"{sure}: {layer.reason}" if layer.reason else sure), indent=_INDENT))
-    terms = _terms(layer, None if rest else 2)
-    under.append(Under(terms, lines=None, indent=_INDENT))
+    under.append(Under(_terms(layer, 2), lines=None, indent=_INDENT))
     if layer.expected_reason:
         why = layer.expected_reason if layer.expected_ns is not None else f"no expectation: {layer.expected_reason}"
         under.append(Under(why, lines=None, indent=_INDENT, whole=True))
