@@ -103,13 +103,6 @@ class Notes:
     hang: int = 2  # Columns that its second line is indented by
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A drawing in characters."""
-
-    draw: Callable[[int, bool], Sequence[str]]  # Gives its lines for a width, in ASCII alone where asked for
-
-
 class Column(NamedTuple):
     """A column of a table."""
 
@@ -180,7 +173,7 @@ class Table:
         return [*self.rows[:shown], *([rest] if rest is not None else [])]
 
 
-Block = Heading | Pairs | Notes | Picture | Table
+Block = Heading | Pairs | Notes | Table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,9 @@
-"""What a sweep of an op looks like: table, plots of characters, pictures, CSV, Markdown, JSON."""
+"""What a sweep of an op looks like: table, pictures, CSV, Markdown, JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
-import itertools
 import re
 from xml.etree import ElementTree as ET
 
@@ -80,28 +79,6 @@ def test_what_is_skipped_is_said() -> None:
     assert f"and {len(found.skipped) - 3} more" in text
 
 
-def plot(text: str, title: str) -> list[str]:
-    """The area of a plot of characters."""
-    lines = text.splitlines()
-    first = next(index for index, line in enumerate(lines) if line.startswith(title))
-    area = itertools.takewhile(lambda line: "|" in line, lines[first + 1 :])
-    return [line.split("|", 1)[1] for line in area]
-
-
-def test_the_plot_of_characters_has_each_point_at_its_place() -> None:
-    area = plot(render_text(SWEEPS["example"], 80), "intensity")
-    marks = sorted((column, row) for row, line in enumerate(area) for column, char in enumerate(line) if char == "a")
-    assert len(marks) == 4
-    columns, heights = zip(*marks, strict=True)
-    assert list(heights) == sorted(heights, reverse=True)
-    assert (heights[0], heights[-1]) == (len(area) - 1, 0)
-    steps = [after - before for before, after in itertools.pairwise(columns)]
-    assert max(steps) - min(steps) <= 1
-    ridge = next(row for row, line in enumerate(area) if "--" in line)
-    # log(40 / 15.8) / log(523 / 15.8) of the height.
-    assert ridge == round((1 - 0.265) * (len(area) - 1))
-
-
 @pytest.mark.parametrize("found", [SWEEPS["example"], SWEEPS["two devices"], SWEEPS["no device"]])
 def test_csv_has_a_row_a_point_and_device(found: OpSweep) -> None:
     table = list(csv.DictReader(io.StringIO(render_csv(found))))
@@ -140,4 +117,3 @@ def test_one_point_is_no_picture(name: str) -> None:
     with pytest.raises(UsageError) as error:
         render_image(SWEEPS[name], ".svg")
     assert "two points" in refused(error.value)
-    assert "logarithmic" not in render_text(SWEEPS[name])

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trtprof.base.records import OpSweep, OpSweepDevice, OpSweepPoint, OpSweepTime, bound_name
-from trtprof.base.text_file import visible
 from trtprof.base.units import format_bytes, format_ns, format_percent, format_rate
 from trtprof.report import ReportOptions, content_of
 from trtprof.report._estimates import at_least
 from trtprof.report._format import count, without_unit
-from trtprof.report.document import Column, Document, Notes, Picture, Row, Table, sections
+from trtprof.report.document import Column, Document, Notes, Row, Table, sections
 
 DRAWN = 10  # Lines in a picture: more cannot be told apart
-_LETTERS = "abcdefghij"
-_ROWS = 9  # Height of a plot of characters
 _SKIPS = 3  # Skipped combinations that are listed
 
 
 @content_of(OpSweep)
 def document(found: OpSweep, options: ReportOptions) -> Document:  # noqa: ARG001 - there is nothing to choose
-    """The conditions, one row a point, plots of characters, and what it shows."""
+    """The conditions, one row a point, and what it shows."""
     changed = any(time.changed for point in found.points for time in point.times)
     changes = (f"* another bound than at the {found.dims[0].name} before",) if changed else ()
     return Document(
@@ -31,7 +27,6 @@ def document(found: OpSweep, options: ReportOptions) -> Document:  # noqa: ARG00
         sections=sections(
             [Notes((conditions_of(found), *_conditions(found)))],
             [Table(columns=_columns(found), rows=_rows(found), stack=True, after=changes)],
-            *([picture] for picture in _plots(found)),
             [Notes((*found.shows, *_skipped(found)))],
             [Notes(tuple(_notes(found)))],
         ),
@@ -162,7 +157,7 @@ def _next(time: OpSweepTime, device: OpSweepDevice) -> str:
     return f"{bound_name(found.runner_up, device.kind)} {100 * share:.0f} %"
 
 
-# --- lines, and plots of characters ---------------------------------------------------------
+# --- lines of a picture -----------------------------------------------------------------------
 
 
 class Series(NamedTuple):
@@ -216,73 +211,3 @@ def ridge_lines(found: OpSweep) -> list[tuple[str, float]]:
         for dtype, values in _ridges(found, index).items()
         if number_text(min(values)) == number_text(max(values))
     ]
-
-
-def _plots(found: OpSweep) -> Iterator[Picture]:
-    work = intensities(found)
-    if not found.dims or max((len(series.places) for series in work), default=0) < 2:
-        return
-    levels = ridge_lines(found)
-    yield Picture(lambda width, _: list(_panel("intensity, FLOP/byte", work, levels, found, width, number_text)))
-    for title, several in time_panels(found):
-        yield _times_drawn(f"time on {title}" if title else "time", several, found)
-
-
-def _times_drawn(heading: str, several: list[Series], found: OpSweep) -> Picture:
-    return Picture(lambda width, _: list(_panel(heading, several, [], found, width, at_least)))
-
-
-def _panel(
-    title: str,
-    lines: Sequence[Series],
-    levels: Sequence[tuple[str, float]],
-    found: OpSweep,
-    width: int,
-    form: Callable[[float], str],
-) -> Iterator[str]:
-    """A plot of characters: a letter a line, values on a logarithmic scale, points evenly spaced."""
-    drawn = lines[:DRAWN]
-    values = [value for line in drawn for value in line.values]
-    low, high = (math.log(bound(*values, *(level for _, level in levels))) for bound in (min, max))
-    ticks = {form(math.exp(low)), form(math.exp(high)), *(form(level) for _, level in levels)}
-    margin = max(map(len, ticks))
-    area = min(width - margin - 2, 72)
-    last = len(found.dims[0].values) - 1
-    rows = [[" "] * area for _ in range(_ROWS)]
-    labels = [""] * _ROWS
-
-    def row(value: float) -> int:
-        part = (math.log(value) - low) / (high - low) if high > low else 0.5
-        return round((1 - part) * (_ROWS - 1))
-
-    labels[row(math.exp(high))], labels[row(math.exp(low))] = form(math.exp(high)), form(math.exp(low))
-    for _, level in levels:
-        rows[row(level)] = ["-"] * area
-        labels[row(level)] = form(level)
-    for letter, line in zip(_LETTERS, drawn, strict=False):
-        for place, value in zip(line.places, line.values, strict=True):
-            rows[row(value)][round(place * (area - 1) / last)] = letter
-    yield f"{title} (logarithmic)"
-    for label, cells in zip(labels, rows, strict=True):
-        yield f"{label:>{margin}} |{''.join(cells).rstrip()}"
-    yield f"{'':>{margin}} +{'':-<{area}}"
-    yield f"{'':>{margin}}  {_axis(found, area)}"
-    names = [f"{letter} {line.label}" for letter, line in zip(_LETTERS, drawn, strict=False) if line.label]
-    names += [f"--- {label} {form(level)}" for label, level in levels]
-    if len(lines) > DRAWN:
-        names.append(f"and {len(lines) - DRAWN} lines that are not drawn")
-    legend = f"{found.dims[0].name}   {';  '.join(names)}".rstrip()
-    indent = " " * (margin + 2)
-    yield from textwrap.wrap(visible(legend), width, initial_indent=indent, subsequent_indent=f"{indent}  ")
-
-
-def _axis(found: OpSweep, area: int) -> str:
-    """The values of the first swept parameter below their places, as many as there is room for."""
-    values = [str(value) for value in found.dims[0].values]
-    text = ""
-    for place, value in enumerate(values):
-        column = round(place * (area - 1) / (len(values) - 1))
-        start = min(column - len(value) // 2 if place else 0, area - len(value))
-        if start >= len(text) + 1 or not text:
-            text += " " * (start - len(text)) + value
-    return text

@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from trtprof.base.records import Comparisons, Fleet, FleetComparison, Record, Run
 from trtprof.report import ReportOptions, document_of, reporter
 from trtprof.report._templates import asset, digest, environment
-from trtprof.report.document import Bar, Cell, Column, Heading, Notes, Pairs, Picture, Section, Table, Words, line
-
-_PICTURE = 100  # Columns of a drawing in characters
+from trtprof.report.document import Bar, Cell, Column, Heading, Notes, Pairs, Section, Table, Words, line
 
 
 @reporter("html", suffix=".html")
@@ -48,7 +46,6 @@ def render(found: Record, options: ReportOptions) -> str:
         heading=lambda block: isinstance(block, Heading),
         pairs=lambda block: isinstance(block, Pairs),
         notes=lambda block: isinstance(block, Notes),
-        picture=lambda block: isinstance(block, Picture),
     )
     style = asset("app.css")
     return templates.get_template("document.html.jinja").render(
@@ -57,7 +54,6 @@ def render(found: Record, options: ReportOptions) -> str:
         sections=list(_sections(document.sections)),
         style=Markup(style),  # noqa: S704 - our own file
         digest=digest(style),
-        width=_PICTURE,
     )
 
 

@@ -22,7 +22,6 @@ from trtprof.report.document import (
     Heading,
     Notes,
     Pairs,
-    Picture,
     Row,
     Section,
     Span,
@@ -34,7 +33,6 @@ from trtprof.report.document import (
 FOLDED = 5  # A folded list has so many times the rows that stand open
 ROWS = 60  # Most rows that stand open, and items of a list in a cell, unless asked for more
 _NAME, _PROSE = 70, 400  # Most columns of a name, and of other text
-_PICTURE = 100  # Columns of a drawing in characters
 _COMMENT = 60_000  # Characters from which on folded sections are left out: GitHub takes 65,536 in a comment
 
 
@@ -91,8 +89,6 @@ def _block(block: Block, options: ReportOptions) -> Iterator[list[str]]:
             yield [_words(block.lines[0])]
         else:
             yield [f"- {_words(words)}" for words in block.lines if words]
-    elif isinstance(block, Picture):
-        yield ["```text", *(visible(each) for each in block.draw(_PICTURE, False)), "```"]
     else:
         yield from _of_table(block, options)
 

@@ -25,7 +25,6 @@ from trtprof.report.document import (
     Notes,
     Pair,
     Pairs,
-    Picture,
     Row,
     Section,
     Span,
@@ -102,9 +101,6 @@ class _Page:
         elif isinstance(block, Notes):
             for words in block.lines:
                 yield from self.note(line(words), block)
-        elif isinstance(block, Picture):
-            for text in block.draw(self.width, self.options.ascii):
-                yield (Span(self.cut(self.safe(text), self.width, "end")),)
         else:
             yield from self.table(block)
 
