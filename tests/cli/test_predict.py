@@ -17,7 +17,7 @@ def test_the_story_in_one_line() -> None:
     done = trtprof("predict", GEMV, "--gpu", "rtx-4090", "--ceiling", "dram=0.92TB/s", "--ceiling", "fp32=78.65TFLOP/s")
     assert done.exit_code == 0, done.output
     assert "memory >= 273 us, L2 >= " in done.stdout
-    assert "groups are estimated: no engine was built" in done.stdout
+    assert "estimated groups, no engine built" in done.stdout
     assert "next: " in done.stderr
 
 
