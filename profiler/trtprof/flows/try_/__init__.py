@@ -105,11 +105,8 @@ def _runs(options: TryOptions, source: Source, reports: Path) -> Path:
     given = options.run.output
     target = Path(given) if given else run_folder.default_folder(f"{source.model.name}-try", reports, dt.datetime.now())
     if run_folder.occupied(target) and not options.force:
-        raise UsageError(
-            f"{target} exists and will not be overwritten",
-            why="it is not empty",
-            fix="choose another folder, or --force",
-        )
+        what = f"{target} exists and will not be overwritten"
+        raise UsageError(what, why="it is not empty", fix="choose another folder, or --force")
     target.mkdir(parents=True, exist_ok=True)
     return target
 
@@ -134,21 +131,16 @@ def _kept(
     batch = ["--batch", str(given.batch)] if given.batch is not None else []
     inputs = [word for text in options.run.load_inputs for word in ("--loadInputs", text)]
     words = ["trtprof", "run", request.model, *shapes, *batch, *inputs, *target.flags(best.variant)]
-    command = shlex.join(words)
     folder = ""
     if not late:
         progress.stage("best")
         run = _run_options(target.run_options(best.variant), runs / "best")
-        folder = str(execute(msgspec.structs.replace(run, model=request, command=command), progress).path)
+        folder = str(execute(msgspec.structs.replace(run, model=request, command=shlex.join(words)), progress).path)
     return BestRungs(
-        rungs=best.names,
-        gain=best.gain,
-        options=best.options,
+        rungs=best.names, gain=best.gain, options=best.options, folder=folder, command=shlex.join(words),
         model=options.model or (str(file) if best.variant.steps else ""),
-        folder=folder,
-        command=command,
         patch=tuple(patch_of(original, file)) if best.variant.steps else (),
-    )
+    )  # fmt: skip
 
 
 def patch_of(before: Path, after: Path) -> Iterator[str]:

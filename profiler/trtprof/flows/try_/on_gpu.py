@@ -57,27 +57,17 @@ def predicted_on(options: TryOptions, spec: GpuSpec, created: str, progress: Pro
     rows.sort(key=lambda row: -(row.predicted or 0.0))
     best = next((row for row in rows if (row.predicted or 0.0) > 1 + CHANGES), None)
     return Tried(
-        schema_version=SCHEMA_VERSION,
-        model=source.model,
-        backend=Backend(name="none", reason=f"predicted for {spec.name}: nothing ran"),
-        device=Device(name=spec.name, kind="gpu"),
-        created=created,
-        version=__version__,
-        command=options.run.command,
-        threads=0,
-        latency=None,
+        schema_version=SCHEMA_VERSION, model=source.model, device=Device(name=spec.name, kind="gpu"),
+        backend=Backend(name="none", reason=f"predicted for {spec.name}: nothing ran"), created=created,
+        version=__version__, command=options.run.command, threads=0, latency=None,
         verdict=(
             f"{best.name} should make it {best.predicted:.3g} times as fast on {spec.name}, predicted: {best.basis}"
             if best
             else f"no rewrite is predicted to help on {spec.name}"
         ),
-        rungs=tuple(rows),
-        best=None,
-        candidates=0,
-        budget_s=options.budget_s,
-        spent_s=round(time.monotonic() - began, 1),
-        unfit=tuple(unfit),
-    )
+        rungs=tuple(rows), best=None, candidates=0, budget_s=options.budget_s,
+        spent_s=round(time.monotonic() - began, 1), unfit=tuple(unfit),
+    )  # fmt: skip
 
 
 def _precision(build: BuildOptions) -> str:

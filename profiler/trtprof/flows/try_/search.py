@@ -302,10 +302,7 @@ class Search:
         """The outputs of a variant beside those of the original, which are made once."""
         if self._kept is None:
             self._kept = keep_original(self._side(self._original, _ORIGINAL), self._folder("outputs"))
-        found = check_variant(
-            self._kept, side, self._folder("outputs"), tf32=rounding.tf32, precision=rounding.precision
-        )
-        return tuple(map(_check, found))
+        return tuple(map(_check, check_variant(self._kept, side, self._folder("outputs"), **rounding._asdict())))
 
     def _folder(self, stem: str) -> Path:
         self._folders += 1
@@ -318,12 +315,7 @@ class Search:
         names = list(self._changes)
         for name, found in zip(names, judged([self._changes[name] for name in names]), strict=True):
             verdict, reason = self._verdict(self._ready[name].candidate, found)
-            self._rows[name] = msgspec.structs.replace(
-                self._rows[name],
-                gain=Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level),
-                verdict=verdict,
-                reason=reason,
-            )
+            self._judged(name, verdict, reason, found)
         for name, (twin, one) in self._twins.items():
             if twin in self._rows:
                 self._rows[name] = msgspec.structs.replace(
@@ -333,6 +325,11 @@ class Search:
                     basis=one.price.basis, seconds=one.seconds,
                     reason=f"the runtime makes the same graph of it as of {twin}",
                 )  # fmt: skip
+
+    def _judged(self, name: str, verdict: RungVerdict, reason: str, found: Judged) -> None:
+        self._rows[name] = msgspec.structs.replace(
+            self._rows[name], gain=_interval(found), verdict=verdict, reason=reason
+        )
 
     def _verdict(self, candidate: Candidate, found: Judged) -> tuple[RungVerdict, str]:
         """The verdict on a candidate that was measured against the original, and what it depends on."""
@@ -379,12 +376,7 @@ class Search:
             found = judged([change], (1 - LEVEL) / (len(helps) - 1))[0] if change is not None else None
             if both is None or found is None:
                 continue
-            self._rows[both.candidate.name] = msgspec.structs.replace(
-                self._rows[both.candidate.name],
-                verdict=_VERDICTS[found.answer],
-                gain=Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level),
-                reason=f"beside {best.candidate.name} alone",
-            )
+            self._judged(both.candidate.name, _VERDICTS[found.answer], f"beside {best.candidate.name} alone", found)
             if found.answer == "faster":
                 best = both
         return best
@@ -418,10 +410,11 @@ class Search:
         except TrtprofError as error:
             self.notes.append(f"{best.candidate.name} failed when it was measured again: {error.what}: {error.why}")
             return False
-        gain = Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level)
+        gain = _interval(found)
         if verdict != "helps":
-            name, reason = best.candidate.name, f"not when it was measured again: {_gain(gain)}"
-            reason = f"helped once, but {where if verdict == 'unclear' else reason}"
+            name = best.candidate.name
+            again = where if verdict == "unclear" else f"not when it was measured again: {_gain(gain)}"
+            reason = f"helped once, but {again}"
             self.notes.append(f"{name} {reason}")
             self._rows[name] = msgspec.structs.replace(self._rows[name], verdict=verdict, reason=reason)
             return False
@@ -487,13 +480,11 @@ _VERDICTS: dict[str, RungVerdict] = {"faster": "helps", "slower": "slower", "not
 def asked_for(every: Sequence[Candidate], options: TryOptions) -> list[Candidate]:
     """Those of all candidates that are asked for."""
     refuse_unknown({one.name for one in every}, options)
+    chosen = [one for one in every if (one.name in options.rungs if options.rungs else one.kind in options.kinds)]
     return [
-        one
-        for one in every
-        if (one.name in options.rungs if options.rungs else one.kind in options.kinds)
-        and (not options.only or set(one.answers) & set(options.only))
-        and one.name not in options.skip
-    ]
+        one for one in chosen
+        if (not options.only or set(one.answers) & set(options.only)) and one.name not in options.skip
+    ]  # fmt: skip
 
 
 def names_on_cpu(options: TryOptions) -> set[str]:
@@ -517,13 +508,15 @@ def refuse_unknown(known: set[str], options: TryOptions) -> None:
 def _check(found: KindCheck) -> RungCheck:
     worst = found.worst
     return RungCheck(
-        inputs=found.kind,
-        matches=found.matches,
-        tensor=worst.name if worst else "",
+        inputs=found.kind, matches=found.matches, tensor=worst.name if worst else "",
         max_abs=worst.max_abs if worst and worst.max_abs >= 0 else None,
         of_tolerance=worst.tolerance if worst and worst.tolerance >= 0 else None,
         reason="; ".join(filter(None, (worst.reason if worst else "", found.note))),
-    )
+    )  # fmt: skip
+
+
+def _interval(found: Judged) -> Interval:
+    return Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level)
 
 
 def _value(row: Rung) -> float:

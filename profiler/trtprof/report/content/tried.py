@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from trtprof.base.records import Interval, Rung, Tried
@@ -23,9 +24,13 @@ from trtprof.report.document import (
     Under,
     prose,
     sections,
-)
+)  # fmt: skip
 
 _SHOWN = 12
+_LEGEND = (
+    "gain: time before over after, 2x is twice as fast; ~ predicted, <= if the layers that it changes took no time; "
+    "off by: largest difference of an output, over what its type allows"
+)
 _KINDS: dict[str, Kind] = {"helps": "better", "slower": "worse", "wrong": "critical", "failed": "critical"}
 _SURE = ("helps", "slower")
 
@@ -33,26 +38,13 @@ _SURE = ("helps", "slower")
 @content_of(Tried)
 def document(found: Tried, options: ReportOptions) -> Document:
     """The verdict, its doubts, one row a rung, and the best."""
-    return Document(
-        title=f"Tried: {found.model.name}",
-        titled=False,
-        sections=sections(
-            [_head(found)], [_table(found, options)], list(_best(found)), [Notes(tuple(_notes(found)))], _unfit(found)
-        ),
-    )
-
-
-def _notes(found: Tried) -> Iterator[str]:
-    yield from found.notes
+    notes, unfit = found.notes, None
     if found.unfit:
-        yield f"{count(len(found.unfit), 'other candidate')} would change nothing in this model"
-
-
-def _unfit(found: Tried) -> Section | None:
-    if not found.unfit:
-        return None
-    names = Notes((", ".join(found.unfit),))
-    return Section(title="Candidates that would change nothing", where="paper", fold=True, place=9, blocks=(names,))
+        notes += (f"{count(len(found.unfit), 'other candidate')} would change nothing in this model",)
+        names, title = Notes((", ".join(found.unfit),)), "Candidates that would change nothing"
+        unfit = Section(title=title, where="paper", fold=True, place=9, blocks=(names,))
+    parts = sections([_head(found)], [_table(found, options)], list(_best(found)), [Notes(notes)], unfit)
+    return Document(title=f"Tried: {found.model.name}", titled=False, sections=parts)
 
 
 def _head(found: Tried) -> Pairs:
@@ -61,22 +53,16 @@ def _head(found: Tried) -> Pairs:
         pairs.append(Pair("doubts", Span("; ".join(found.doubts), "doubt", "end"), None, "doubt"))
     threads = count(found.threads, "thread") if found.threads else ""
     latency = f", {format_ns(found.latency.headline_ns)} an inference" if found.latency is not None else ""
+    measured = f"{found.candidates} measured interleaved with the original, in {found.spent_s:.0f} s"
     pairs += [
         Pair("original", f"{found.model.name}{latency}", 1, ""),
         Pair("device", ", ".join(filter(None, (found.device.name, found.backend.name, threads))), 1, ""),
-        Pair(
-            "tried",
-            f"{count(len(found.rungs), 'candidate')}, {found.candidates} measured interleaved with the original, "
-            f"in {found.spent_s:.0f} s",
-            None,
-            "",
-        ),
+        Pair("tried", f"{count(len(found.rungs), 'candidate')}, {measured}", None, ""),
     ]
     return Pairs(tuple(pairs))
 
 
 def _table(found: Tried, options: ReportOptions) -> Table:
-    shown = options.top or _SHOWN
     return Table(
         columns=(
             Column("candidate", key=True, cut="middle", least=27), Column("gain", right=True),
@@ -86,14 +72,9 @@ def _table(found: Tried, options: ReportOptions) -> Table:
         ),
         rows=[_row(rung) for rung in found.rungs],
         title=count(len(found.rungs), "candidate"),
-        shown=shown,
+        shown=options.top or _SHOWN,
         rest=lambda at: _rest(found.rungs[at:]),
-        after=(
-            (
-                "gain: time before over after, 2x is twice as fast; ~ predicted, <= if the layers that it changes took "
-                "no time; off by: largest difference of an output, over what its type allows"
-            ),
-        ),
+        after=(_LEGEND,),
     )  # fmt: skip
 
 
@@ -120,13 +101,8 @@ def _under(rung: Rung) -> Iterator[Under]:
     if rung.verdict in _SAID and rung.reason:
         yield Under(prose(rung.reason), "", 2, indent=4)
     if rung.nodes:
-        yield Under(
-            Span("", "", "end", items=rung.nodes),
-            f"{len(rung.nodes)} gone, {rung.added} new:",
-            None,
-            indent=4,
-            whole=True,
-        )
+        words = f"{len(rung.nodes)} gone, {rung.added} new:"
+        yield Under(Span("", "", "end", items=rung.nodes), words, None, indent=4, whole=True)
     for check in rung.checks:
         if not check.matches or check.reason:
             yield Under(check.reason, f"{check.inputs}:", None, indent=4, whole=True)
@@ -135,8 +111,7 @@ def _under(rung: Rung) -> Iterator[Under]:
 def _rest(rungs: Sequence[Rung]) -> Row | None:
     if not rungs:
         return None
-    kinds = {verdict: sum(1 for rung in rungs if rung.verdict == verdict) for verdict in dict.fromkeys(
-        rung.verdict for rung in rungs)}  # fmt: skip
+    kinds = Counter(rung.verdict for rung in rungs)
     return Row(across=f"and {len(rungs)} more: " + ", ".join(f"{many} {verdict}" for verdict, many in kinds.items()))
 
 
@@ -144,13 +119,8 @@ def _best(found: Tried) -> Iterator[Block]:
     best = found.best
     if best is None:
         return
-    pairs = [
-        Pair(
-            "best",
-            f"{' + '.join(best.rungs)}: {_times(best.gain.value)} ({_interval(best.gain)}), measured again",
-            None,
-        )
-    ]
+    gain = f"{_times(best.gain.value)} ({_interval(best.gain)})"
+    pairs = [Pair("best", f"{' + '.join(best.rungs)}: {gain}, measured again", None)]
     if best.options:
         pairs.append(Pair("options", ", ".join(f"{key}={value}" for key, value in best.options.items()), None, ""))
     if best.model:
