@@ -141,7 +141,6 @@ def test_no_document_shows_a_bound_like_a_forecast(many: Prediction, engine: Pre
     for found in (many, one_of(many), engine):
         some = with_expectations(found, of=of)
         for text in (render_text(some, 80, top=99), render_text(some, 60), render_markdown(some, top=99)):
-            # The legend of a drawing has none.
             assert bare_times(text) == []
         page = render_html(some)
         assert bare_times(re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)) == []
