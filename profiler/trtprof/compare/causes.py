@@ -118,31 +118,31 @@ def ledger_of(parts: Sequence[Parts], before: Runs, after: Runs) -> tuple[Change
         counts.update(one.ns.keys())
         if one.estimated:
             guessed |= one.ns.keys()
-    rows = [
-        ChangeRow(
-            cause=cause, ns=sums[cause], kind="estimate" if cause in guessed else "fact", regions=counts[cause],
-            meaning=MEANING[cause],
-        )
-        for cause in KERNEL_CAUSES
-        if counts[cause]
-    ]  # fmt: skip
-    around: tuple[tuple[ChangeCause, int, Sequence[str]], ...] = (
-        ("copies and gaps", after.copies_ns - before.copies_ns, COPIES_AND_GAPS),
-        ("host", after.host_ns - before.host_ns, HOST),
-    )
-    for cause, ns, names in around:
-        if ns:
-            kinds = {row.kind for runs in (before, after) for row in runs.middle.run.ledger if row.cause in names}
-            rows.append(
-                ChangeRow(cause=cause, ns=ns, kind="fact" if kinds == {"fact"} else "estimate", meaning=MEANING[cause])
-            )
-    rest = difference - sum(row.ns for row in rows)
+    around: dict[ChangeCause, tuple[int, Sequence[str]]] = {
+        "copies and gaps": (after.copies_ns - before.copies_ns, COPIES_AND_GAPS),
+        "host": (after.host_ns - before.host_ns, HOST),
+    }
+    rest = difference - sums.total() - sum(ns for ns, _ in around.values())
     moved = _clock_of_the_rest(rest, before, after)
     if moved:
-        rows = _with_clock(rows, moved)
-        rest -= moved
-    rows.append(ChangeRow(cause="unexplained", ns=rest, kind="remainder", meaning=MEANING["unexplained"]))
-    return tuple(rows)
+        sums["clock changed"] += moved
+        guessed.add("clock changed")
+    for cause, (ns, names) in around.items():
+        if ns:
+            sums[cause] = ns
+            kinds = {row.kind for runs in (before, after) for row in runs.middle.run.ledger if row.cause in names}
+            guessed |= set() if kinds == {"fact"} else {cause}
+    return (
+        *(
+            ChangeRow(
+                cause=cause, ns=sums[cause], kind="estimate" if cause in guessed else "fact", regions=counts[cause],
+                meaning=meaning,
+            )
+            for cause, meaning in MEANING.items()
+            if cause in sums
+        ),
+        ChangeRow(cause="unexplained", ns=rest - moved, kind="remainder", meaning=MEANING["unexplained"]),
+    )  # fmt: skip
 
 
 def clock_of_latency(before: Runs, after: Runs) -> float:
@@ -161,21 +161,6 @@ def _clock_of_the_rest(rest: int, before: Runs, after: Runs) -> int:
         return 0
     mean = _log_mean(before.side.latency.headline_ns, after.side.latency.headline_ns)
     return round(_between(rest, 0.0, mean * apart))
-
-
-def _with_clock(rows: list[ChangeRow], ns: int) -> list[ChangeRow]:
-    found = [row for row in rows if row.cause == "clock changed"]
-    row = ChangeRow(
-        cause="clock changed", ns=ns + sum(one.ns for one in found), kind="estimate",
-        regions=sum(one.regions for one in found), meaning=MEANING["clock changed"],
-    )  # fmt: skip
-    others = [one for one in rows if one.cause != "clock changed"]
-    place = next((at for at, one in enumerate(others) if _order(one.cause) > _order("clock changed")), len(others))
-    return [*others[:place], row, *others[place:]]
-
-
-def _order(cause: ChangeCause) -> int:
-    return list(MEANING).index(cause)
 
 
 class _Market:

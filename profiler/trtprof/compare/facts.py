@@ -113,8 +113,6 @@ def notes_of(
                 f"{runs.side.label} has {fewest} samples a run: a larger --duration makes the interval smaller"
             )
     notes.extend(_matching(before, after, match))
-    if any(not region.before_ns and not region.after_ns for region in regions) and not regions:
-        notes.append("no layers on either side")
     if len(regions) > 1:
         notes.append(
             "of the regions that are called slower or faster, about 5 % at most are so by chance (Benjamini-Hochberg)"

@@ -127,8 +127,7 @@ def _method(found: Change, before: Runs, after: Runs) -> str:
         )
     else:
         between = f"one run a side: processes are taken to differ by {assumed}, from experience"
-    drift = max(found.before.drift, found.after.drift)
-    drifted = f"; phases as long as a run add {format_ns(drift)}" if drift else ""
+    drifted = f"; phases as long as a run add {format_ns(found.drift)}" if found.drift else ""
     return (
         f"difference of the medians of raw samples; {format_percent(LEVEL)} interval by a bootstrap of blocks of about "
         f"{blocks} (Politis and White), and {between}{drifted}"
@@ -142,8 +141,8 @@ def _reason(answer: Significance, found: Change, clock: float) -> str:
     if clock and (found.low > 0 or found.high < 0):
         return f"{text}: the machine ran at {math.exp(-clock):.3g} times the speed, which may be all of the difference"
     spreads = {
-        "chance within a run": max(found.before.within, found.after.within),
-        "what differs from run to run": max(found.before.between, found.after.between),
-        "phases as long as a run (a shared machine?)": max(found.before.drift, found.after.drift),
+        "chance within a run": found.within,
+        "what differs from run to run": found.between,
+        "phases as long as a run (a shared machine?)": found.drift,
     }
     return f"{text}; most of its width is {max(spreads, key=lambda key: spreads[key])}"

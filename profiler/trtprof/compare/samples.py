@@ -58,15 +58,6 @@ _DRIFT_RATIO = 1.72
 """The 90 % point of chi-square with 7 degrees of freedom, over 7: what chance makes of the variance of 8 segments."""
 
 
-class Spread(NamedTuple):
-    """What moves the medians of a side, each as a standard deviation in ns, of one of its runs."""
-
-    within: float  # By chance within the run
-    drift: float  # By phases as long as the run
-    between: float  # From run to run, as pooled with what is known beforehand
-    freedom: float  # Degrees of freedom of ``between``
-
-
 class Change(NamedTuple):
     """The difference of the medians of two sides, after less before, and its ratio, with intervals."""
 
@@ -76,8 +67,10 @@ class Change(NamedTuple):
     ratio: float  # After over before
     ratio_low: float  # Lower end of its interval
     ratio_high: float  # Upper end
-    before: Spread  # Spread of the earlier side
-    after: Spread  # Spread of the later side
+    # What moves the medians, each as a standard deviation in ns, of the side that has more of it
+    within: float  # By chance within the run
+    drift: float  # By phases as long as the run
+    between: float  # From run to run, as pooled with what is known beforehand
     blocks: int  # Length of a block in samples, the median over the runs
 
 
@@ -87,30 +80,25 @@ def change_of(before: Sequence[npt.NDArray[Any]], after: Sequence[npt.NDArray[An
     Args:
         before: Samples in ns of each run of the earlier side, in the order measured; at least `FEWEST` each.
     """
-    first, second = _side(before), _side(after)
-    between = _between((first, second))
+    sides = first, second = _side(before), _side(after)
+    between = _between(sides)
     # The lower side always draws first, so that swapping the sides changes signs and nothing else.
-    drawn: dict[int, Samples] = {}
+    drawn = [np.zeros(1), np.zeros(1)]
     generator = np.random.default_rng(SEED)
-    for place in sorted((0, 1), key=lambda place: (first, second)[place].order):
-        drawn[place] = _resampled((first, second)[place], between[place], generator)
-    drawn_before, drawn_after = drawn[0], drawn[1]
-    # Of two runs in three that are slow the pooled median makes a slow side; their mean is less easily led.
-    centres = [side.levels.mean() - side.level if side.runs > 1 else 0.0 for side in (first, second)]
-    drawn_before, drawn_after = drawn_before + centres[0], drawn_after + centres[1]
+    for place in sorted((0, 1), key=lambda place: sides[place].order):
+        side = sides[place]
+        # Of two runs in three that are slow the pooled median makes a slow side; their mean is less easily led.
+        centre = side.levels.mean() - side.level if len(side.runs) > 1 else 0.0
+        drawn[place] = _resampled(side, between[place], generator) + centre
     difference = second.level - first.level
-    low, high = _ends(drawn_after - drawn_before, difference)
-    drawn_before = np.maximum(drawn_before, 1e-9 + 0.01 * first.level)
+    low, high = _ends(drawn[1] - drawn[0], difference)
     ratio = second.level / first.level if first.level else 1.0
-    ratio_low, ratio_high = _ends(drawn_after / drawn_before, ratio)
-    spreads = [
-        Spread(side.within, side.drift, one.share * side.level, one.freedom)
-        for side, one in zip((first, second), between, strict=True)
-    ]
+    ratio_low, ratio_high = _ends(drawn[1] / np.maximum(drawn[0], 1e-9 + 0.01 * first.level), ratio)
     return Change(
         difference, low, high, ratio, max(ratio_low, 0.0), ratio_high,
-        spreads[0], spreads[1],
-        int(np.median([run.block for run in (*first.parts, *second.parts)])),
+        max(side.within for side in sides), max(side.drift for side in sides),
+        max(one.value * side.level for side, one in zip(sides, between, strict=True)),
+        int(np.median([*first.blocks, *second.blocks])),
     )  # fmt: skip
 
 
@@ -128,41 +116,32 @@ def level_of(runs: Sequence[npt.NDArray[Any]]) -> tuple[float, float, float]:
     return side.level, *_ends(_resampled(side, between, np.random.default_rng(SEED)), side.level)
 
 
-class _Run(NamedTuple):
-    samples: Samples
-    block: int
-    drift: float
-
-
 class _Side(NamedTuple):
-    parts: list[_Run]
+    runs: list[Samples]
     level: float  # The median of all samples
     levels: Samples  # That of each run
+    blocks: list[int]  # Length of a block of each run
     within: float
     drift: float
     values: Samples  # What the bins of the histograms stand for
     histograms: list[npt.NDArray[np.float32]]  # Of each run: blocks x bins, how many samples
 
     @property
-    def runs(self) -> int:
-        return len(self.parts)
-
-    @property
     def order(self) -> tuple[float, list[list[float]]]:
         """What tells it from any other side."""
-        return self.level, [run.samples.tolist() for run in self.parts]
+        return self.level, [run.tolist() for run in self.runs]
 
 
 def _side(runs: Sequence[npt.NDArray[Any]]) -> _Side:
     arrays = [np.asarray(samples, dtype=np.float64) for samples in runs]
     together = np.concatenate(arrays)
-    parts = [_Run(samples, block_length(samples), drift_of(samples)) for samples in arrays]
     edges, values = _bins(together)
-    histograms = [_histogram(run, edges, len(values)) for run in parts]
+    blocks = [block_length(samples) for samples in arrays]
+    histograms = [_histogram(run, block, edges, len(values)) for run, block in zip(arrays, blocks, strict=True)]
     levels = np.asarray([np.median(samples) for samples in arrays])
     within = math.sqrt(float(np.mean([_within(histogram, values) ** 2 for histogram in histograms])))
-    drift = math.sqrt(float(np.mean([run.drift**2 for run in parts])))
-    return _Side(parts, float(np.median(together)), levels, within, drift, values, histograms)
+    drift = math.sqrt(float(np.mean([drift_of(samples) ** 2 for samples in arrays])))
+    return _Side(arrays, float(np.median(together)), levels, blocks, within, drift, values, histograms)
 
 
 def block_length(samples: npt.NDArray[Any]) -> int:
@@ -236,9 +215,9 @@ def _bins(samples: Samples) -> tuple[Samples, Samples]:
     return ordered[bounds[1:-1]], values
 
 
-def _histogram(run: _Run, edges: Samples, bins: int) -> npt.NDArray[np.float32]:
-    places = np.searchsorted(edges, run.samples, side="right")
-    count = max(len(run.samples) // run.block, 1)
+def _histogram(samples: Samples, length: int, edges: Samples, bins: int) -> npt.NDArray[np.float32]:
+    places = np.searchsorted(edges, samples, side="right")
+    count = max(len(samples) // length, 1)
     block = np.minimum(np.arange(len(places)) * count // len(places), count - 1)
     # Whole numbers, exact in fp32 up to 16 million samples.
     return np.bincount(block * bins + places, minlength=count * bins).reshape(count, bins).astype(np.float32)
@@ -272,38 +251,37 @@ def _few_blocks(blocks: int) -> float:
     return math.sqrt(blocks / (blocks - 1)) * t_quantile(blocks - 1.0) / t_quantile(math.inf)
 
 
-class _Between(NamedTuple):
-    """What runs of a side differ by: a standard deviation as a share of the median, and its degrees of freedom."""
+class Deviation(NamedTuple):
+    """What runs or processes differ by: a standard deviation as a share, and its degrees of freedom."""
 
-    share: float
+    value: float
     freedom: float
 
     @property
     def width(self) -> float:
-        return self.share * t_quantile(self.freedom)
+        return self.value * t_quantile(self.freedom)
 
 
-def _between(sides: Sequence[_Side]) -> list[_Between]:
+def _between(sides: Sequence[_Side]) -> list[Deviation]:
     """What each side differs by from run to run: measured and assumed, pooled, or measured where that is more."""
     weight, seen = 0.0, 0.0
     for side in sides:
-        if side.runs > 1 and side.level:
-            weight += side.runs - 1
+        if len(side.runs) > 1 and side.level:
+            weight += len(side.runs) - 1
             apart = float(np.var(side.levels, ddof=1)) - side.within**2
-            seen += (side.runs - 1) * max(apart, 0.0) / side.level**2
-    measured = _Between(math.sqrt(seen / weight), weight) if weight > 1 else _Between(0.0, math.inf)
-
-    def of(side: _Side) -> _Between:
+            seen += (len(side.runs) - 1) * max(apart, 0.0) / side.level**2
+    measured = Deviation(math.sqrt(seen / weight), weight) if weight > 1 else Deviation(0.0, math.inf)
+    found = []
+    for side in sides:
         drift = (side.drift / side.level) ** 2 if side.level else 0.0
         assumed = RUN_TO_RUN**2 + drift * _PRIOR_DRIFT / (_PRIOR_DRIFT + weight)
-        pooled = _Between(math.sqrt((PRIOR_RUNS * assumed + seen) / (PRIOR_RUNS + weight)), PRIOR_RUNS + weight)
+        pooled = Deviation(math.sqrt((PRIOR_RUNS * assumed + seen) / (PRIOR_RUNS + weight)), PRIOR_RUNS + weight)
         # What is assumed must not talk down what was seen.
-        return max(pooled, measured, key=lambda one: one.width)
+        found.append(max(pooled, measured, key=lambda one: one.width))
+    return found
 
-    return [of(side) for side in sides]
 
-
-def _resampled(side: _Side, between: _Between, generator: np.random.Generator) -> Samples:
+def _resampled(side: _Side, between: Deviation, generator: np.random.Generator) -> Samples:
     """Medians of a side as they might have come out."""
     counts = sum(
         (_drawn_counts(histogram, generator, RESAMPLES) for histogram in side.histograms), start=np.zeros(1, np.float32)
@@ -312,7 +290,7 @@ def _resampled(side: _Side, between: _Between, generator: np.random.Generator) -
     widened = side.level + (drawn - side.level) * _few_blocks(sum(len(h) for h in side.histograms))
     freedom = between.freedom
     tail = generator.standard_normal(RESAMPLES) / np.sqrt(generator.chisquare(freedom, RESAMPLES) / freedom)
-    return np.asarray(widened + tail * between.share * side.level / math.sqrt(side.runs))
+    return np.asarray(widened + tail * between.value * side.level / math.sqrt(len(side.runs)))
 
 
 def _ends(drawn: Samples, value: float) -> tuple[float, float]:

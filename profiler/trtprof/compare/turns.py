@@ -29,13 +29,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from trtprof.base.records import Significance
-from trtprof.compare.samples import LEVEL, PRIOR_RUNS, RUN_TO_RUN, t_quantile, t_tails
+from trtprof.compare.samples import LEVEL, PRIOR_RUNS, RUN_TO_RUN, Deviation, t_quantile, t_tails
 
 MEDIAN, LOWER_DECILE = 0.5, 0.1
 _PROCESSES = {MEDIAN: RUN_TO_RUN, LOWER_DECILE: 0.009}  # As `RUN_TO_RUN`, of a quantile of the samples
@@ -44,36 +44,16 @@ Turns = tuple[npt.NDArray[Any], npt.NDArray[Any], *tuple[Any, ...]]
 """Of neighbouring turns before and after: latencies in ns (`capture.turns.Pair`)."""
 
 
-class _Mean(NamedTuple):
-    """A mean logarithm of before over after, with its standard error."""
-
-    log: float
-    error: float
-    freedom: float
-
-    @property
-    def width(self) -> float:
-        return self.error * t_quantile(self.freedom)
-
-    @property
-    def tail(self) -> float:
-        """How often chance alone goes so far, to either side."""
-        return float(t_tails(np.asarray([abs(self.log) / self.error]), self.freedom)[0])
-
-
 class TurnsChange(NamedTuple):
     """What became of the latency, by turns."""
 
     log: float  # Mean of the logarithms of before over after: above 0 it became faster
     error: float  # Standard error of that
     freedom: float  # Degrees of freedom of the error
-    told_by: Literal["median", "lower decile"]  # Which quantile of the turns tells
-    contradicted: float  # The other one's mean where it says the opposite, beyond chance; else ``log``
-    levels: tuple[float, float]  # The quantile of each side in ns, the median over all turns
+    levels: tuple[float, float]  # Of each side in ns, the median over all turns of the quantile that tells
     rounds: int  # How many
     pairs: int  # How many in all
-    within: float  # Standard deviation from pair to pair, as a share
-    between: float  # Standard deviation from round to round, as pooled, as a share
+    contradicted: float | None = None  # The other quantile's mean where it says the opposite, beyond chance
     before_ns: float = 0.0  # Median of all samples before
     undisturbed: bool = False  # Whether its samples are those in which no thread waited for a CPU
     all_ran: float | None = None  # See `capture.turns.Turn`; the mean over the turns of the side where it is less
@@ -86,14 +66,14 @@ class TurnsChange(NamedTuple):
     @property
     def tail(self) -> float:
         """How often chance alone makes as much of it, to either side: the two-sided p-value."""
-        if self.contradicted != self.log:
+        if self.contradicted is not None:
             return 1.0
-        return _Mean(self.log, self.error, self.freedom).tail
+        return float(t_tails(np.asarray([abs(self.log) / self.error]), self.freedom)[0])
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Interval of the gain, of which so many hold the true one."""
         half = self.error * t_quantile(self.freedom, (1 - level) / 2)
-        ends = (self.log, self.contradicted)
+        ends = (self.log, self.log if self.contradicted is None else self.contradicted)
         return math.exp(min(ends) - half), math.exp(max(ends) + half)
 
 
@@ -104,36 +84,16 @@ def change_of_turns(rounds: Sequence[Sequence[Turns]]) -> TurnsChange:
         rounds: Of fresh processes, each with its pairs of turns. Of fewer than two rounds, or four pairs in each, too
             little is seen of a restless machine: the interval is then too narrow there (by simulation: 85 to 93 %).
     """
-    if not any(len(pairs) for pairs in rounds):
-        raise ValueError("there are no turns to tell a change by")
     held = [pairs for pairs in rounds if len(pairs)]
-    median, lower = _mean(held, MEDIAN), _mean(held, LOWER_DECILE)
-    by: Literal["median", "lower decile"] = "lower decile" if lower.mean.width < median.mean.width else "median"
-    telling, other = (lower, median) if by == "lower decile" else (median, lower)
-    opposed = telling.mean.log * other.mean.log < 0 and max(telling.mean.tail, other.mean.tail) < 1 - LEVEL
-    return TurnsChange(
-        log=telling.mean.log,
-        error=telling.mean.error,
-        freedom=telling.mean.freedom,
-        told_by=by,
-        contradicted=other.mean.log if opposed else telling.mean.log,
-        levels=telling.levels,
-        rounds=len(held),
-        pairs=sum(map(len, held)),
-        within=telling.within,
-        between=telling.between,
-        before_ns=float(np.median(np.concatenate([pair[0] for pairs in held for pair in pairs]))),
-    )
+    if not held:
+        raise ValueError("there are no turns to tell a change by")
+    found = [_change_at(held, at) for at in (MEDIAN, LOWER_DECILE)]
+    telling, other = sorted(found, key=lambda one: one.error * t_quantile(one.freedom))
+    opposed = telling.log * other.log < 0 and max(telling.tail, other.tail) < 1 - LEVEL
+    return telling._replace(contradicted=other.log) if opposed else telling
 
 
-class _Told(NamedTuple):
-    mean: _Mean
-    levels: tuple[float, float]
-    within: float
-    between: float
-
-
-def _mean(rounds: Sequence[Sequence[Turns]], at: float) -> _Told:
+def _change_at(rounds: Sequence[Sequence[Turns]], at: float) -> TurnsChange:
     levels = [np.asarray([[np.quantile(side, at) for side in pair[:2]] for pair in pairs]) for pairs in rounds]
     logs = [np.log(each[:, 0] / each[:, 1]) for each in levels]
     means = np.asarray([each.mean() for each in logs])
@@ -147,20 +107,20 @@ def _mean(rounds: Sequence[Sequence[Turns]], at: float) -> _Told:
     expected, freedom = _sum_of((assumed, PRIOR_RUNS), (chance, freedom_within or PRIOR_RUNS))
     freedom = min(freedom, PRIOR_RUNS)
     weight = len(rounds) - 1
-    between = _Mean(0.0, math.sqrt(expected), freedom)
-    if weight:
-        seen = float(np.var(means, ddof=1))
-        pooled = _Mean(0.0, math.sqrt((freedom * expected + weight * seen) / (freedom + weight)), freedom + weight)
-        alone = _Mean(0.0, math.sqrt(seen), weight)
+    seen = float(np.var(means, ddof=1)) if weight else 0.0
+    between = Deviation(math.sqrt((freedom * expected + weight * seen) / (freedom + weight)), freedom + weight)
+    if weight > 1:
         # What is assumed must not talk down what was seen; two rounds alone would tell of almost nothing.
-        between = max(pooled, alone, key=lambda one: one.width) if weight > 1 else pooled
-    error = between.error / math.sqrt(len(rounds))
+        between = max(between, Deviation(math.sqrt(seen), weight), key=lambda one: one.width)
     together = np.concatenate(levels)
-    return _Told(
-        _Mean(float(means.mean()), error, between.freedom),
-        (float(np.median(together[:, 0])), float(np.median(together[:, 1]))),
-        math.sqrt(within),
-        between.error,
+    return TurnsChange(
+        log=float(means.mean()),
+        error=between.value / math.sqrt(len(rounds)),
+        freedom=between.freedom,
+        levels=(float(np.median(together[:, 0])), float(np.median(together[:, 1]))),
+        rounds=len(rounds),
+        pairs=sum(map(len, rounds)),
+        before_ns=float(np.median(np.concatenate([pair[0] for pairs in rounds for pair in pairs]))),
     )
 
 

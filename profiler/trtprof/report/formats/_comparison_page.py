@@ -7,10 +7,10 @@ the two style sheets of the page, by their digests, and no request at all.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trtprof.base import units
-from trtprof.base.records import Comparison, Comparisons, Interval, cause_name
+from trtprof.base.records import ChangeRow, Comparison, Comparisons, Interval, cause_name
 from trtprof.report._format import KIND_WORDS, count, plain
 from trtprof.report._templates import asset, digest, environment
 from trtprof.report.content import _comparison as words
@@ -61,10 +61,13 @@ class _View:
         self.allowed = words.roof_words(one)
         self.of_roof = words.of_roof_words(one)
         self.lost = words.lost_words(one)
-        self.waterfall = _bars(one)
         self.kinds = words.kinds(one)
         self.gap_ns = words.ledger_gap_ns(one)
         self.total_ns = sum(row.ns for row in one.ledger)
+        drawn = words.waterfall(one.ledger)
+        self.bars = [_bar(step.row, step.start, step.end, step.row.kind, step.row.ns) for step in drawn.steps]
+        self.zero = 100 * drawn.zero
+        self.total = _bar(None, drawn.zero, drawn.end, "fact", self.total_ns)
         self.regions = one.regions[:PARTS]
         self.rest = one.regions[PARTS:]
         self.rest_ns = sum(part.difference_ns for part in self.rest)
@@ -75,40 +78,16 @@ class _View:
 class _Bar(NamedTuple):
     """A step of the waterfall: percentages of the drawing, with its kind and direction as a class."""
 
-    row: Any
+    row: ChangeRow | None
     left: float
     width: float
     end: float
     style: str
 
 
-class _Bars(NamedTuple):
-    bars: tuple[_Bar, ...]
-    zero: float
-    left: float
-    width: float
-    style: str
-
-
-def _bars(one: Comparison) -> _Bars:
-    drawn = words.waterfall(one.ledger)
-    bars = tuple(
-        _Bar(
-            step.row,
-            100 * min(step.start, step.end),
-            100 * abs(step.end - step.start),
-            100 * step.end,
-            f"d-{step.row.kind} {_direction(step.row.ns)}",
-        )
-        for step in drawn.steps
-    )
-    total = sum(row.ns for row in one.ledger)
-    left, width = 100 * min(drawn.zero, drawn.end), 100 * abs(drawn.end - drawn.zero)
-    return _Bars(bars, 100 * drawn.zero, left, width, f"d-fact {_direction(total)}")
-
-
-def _direction(ns: float) -> str:
-    return "more" if ns > 0 else "less" if ns < 0 else ""
+def _bar(row: ChangeRow | None, start: float, end: float, kind: str, ns: float) -> _Bar:
+    direction = "more" if ns > 0 else "less" if ns < 0 else ""
+    return _Bar(row, 100 * min(start, end), 100 * abs(end - start), 100 * end, f"d-{kind} {direction}")
 
 
 class _Axis(NamedTuple):
