@@ -125,20 +125,27 @@ def test_other_threads_are_another_roof(tmp_path: Path) -> None:
     assert any(fact.what == "threads" for fact in one.facts)
 
 
+def clocks(mhz: float) -> ClockSummary:
+    return ClockSummary(samples=9, duration_ns=1, sm_clock_mhz=Spread(min=mhz, median=mhz, max=mhz))
+
+
 def test_a_slower_clock(tmp_path: Path) -> None:
     slow = tuple(layer._replace(ns=layer.ns * 5 // 4) for layer in LAYERS)
-    runs = [
-        make_run(
-            NODES, layers, clocks=ClockSummary(samples=9, duration_ns=1, sm_clock_mhz=Spread(min=f, median=f, max=f))
-        )
-        for layers, f in ((LAYERS, 1500.0), (slow, 1200.0))
-    ]
+    runs = [make_run(NODES, LAYERS, clocks=clocks(1500.0)), make_run(NODES, slow, clocks=clocks(1200.0))]
     one = compared(tmp_path, *runs)
     found = causes(one)
     assert found["clock changed"] == pytest.approx(20_000, abs=20)
     # The interval holds both what was measured and what is left at the same speed.
     assert one.latency.answer == "not significant"
     assert "0.8 times the speed" in one.latency.reason
+
+
+def test_a_clock_that_was_slower_without_the_profiler_alone(tmp_path: Path) -> None:
+    before = make_run(NODES, LAYERS, latency_ns=80_000, clocks=clocks(1500.0), clocks_profiled=clocks(1500.0))
+    after = make_run(NODES, LAYERS, latency_ns=100_000, clocks=clocks(1200.0), clocks_profiled=clocks(1500.0))
+    one = compared(tmp_path, before, after)
+    assert causes(one)["clock changed"] == pytest.approx(20_000, abs=20)
+    assert {row.cause: row.kind for row in one.ledger}["clock changed"] == "estimate"
 
 
 def test_host_copies_and_what_the_profiler_did_not_see(tmp_path: Path) -> None:

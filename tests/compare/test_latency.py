@@ -109,6 +109,13 @@ def test_phases_of_one_run_do_not_make_it_slower(tmp_path: Path) -> None:
     assert "phases as long as a run" in change.method
 
 
+def test_a_run_that_drifts_by_more_than_the_change_decides_nothing(tmp_path: Path) -> None:
+    later = quiet(seed=2) * np.linspace(1.0, 1.1, COUNT)
+    assert between(tmp_path / "drifts", quiet(seed=1), later).latency.answer == "not significant"
+    shuffled = np.random.default_rng(3).permutation(later)
+    assert between(tmp_path / "steady", quiet(seed=1), shuffled).latency.answer == "slower"
+
+
 def test_gates_go_by_the_interval_of_the_median(tmp_path: Path) -> None:
     phases = between(tmp_path / "phases", quiet(seed=1), disturbed(quiet(seed=2)))
     (gate,) = parse(["latency>5%"])
