@@ -85,7 +85,7 @@ def test_the_lower_decile_tells_where_neighbours_come_and_go() -> None:
         rounds.append([(one * 1.05, other) for one, other in sides])
     change = change_of_turns(rounds)
     assert change.interval()[0] > 1
-    assert change.levels[1] == pytest.approx(1e6, rel=0.01)
+    assert change.levels[1] < 1e6
 
 
 # --- several at once ------------------------------------------------------------------------
