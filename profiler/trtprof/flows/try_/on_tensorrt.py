@@ -28,7 +28,7 @@ from trtprof.flows.build import EngineBuild, bound, engine_of
 from trtprof.flows.options import GpuOptions, RunOptions, typed_flags, with_flags
 from trtprof.flows.progress import Progress
 from trtprof.flows.run import session_of
-from trtprof.flows.try_.options import Candidate, cuda_graph_rung, no_fp32, several_branches, tf32_rung
+from trtprof.flows.try_.options import Candidate, cuda_graph_rung, no_fp32, one_chain, tf32_rung
 from trtprof.flows.try_.price import Price, predicted
 from trtprof.flows.try_.target import Built, Rounding, Setup
 from trtprof.flows.try_.variants import Variant
@@ -172,10 +172,6 @@ class Facts(NamedTuple):
 _Why = Callable[[Facts], str]
 
 
-def _no_fp32(facts: Facts) -> str:
-    return no_fp32(facts.base)
-
-
 def _no_bf16(facts: Facts) -> str:
     if not facts.chooses_types:
         return f"{facts.title} takes all types from the model, and trtprof converts none to bf16 (TensorRT 10 chooses)"
@@ -195,14 +191,6 @@ def _no_fp8(facts: Facts) -> str:
     return why or ("" if facts.capability >= (8, 9) else "the GPU has no fp8 (compute capability 8.9 and later have)")
 
 
-def _one_stream(facts: Facts) -> str:
-    return "" if facts.streams else "its layers lie on one stream"
-
-
-def _no_branches(facts: Facts) -> str:
-    return "" if several_branches(facts.base) else "its layers are one chain"
-
-
 def _no_libraries(facts: Facts) -> str:
     return "" if facts.chooses_types else f"{facts.title} has no such tactics (TensorRT 8.6 to 10.16 have)"
 
@@ -213,30 +201,28 @@ def _no_routes(facts: Facts) -> str:
     return "" if facts.version >= (11, 1) else f"{facts.title} has no build routes (11.1 and later have)"
 
 
-def _nothing(_: Facts) -> str:
-    return ""
-
-
 class _Row(NamedTuple):
     name: str
     title: str
     settings: tuple[str, ...]
     answers: tuple[str, ...] = ()
-    why_not: _Why = _nothing
-    idle: _Why = _nothing
+    why_not: _Why = lambda _: ""
+    idle: _Why = lambda _: ""
 
 
 _RUNGS: tuple[_Row, ...] = (
     _Row("fp16", "products and tensors in fp16", ("--fp16=1",),
-         ("PR801", "PR2", "KN701", "KN702", "KN705", "TC2", "DW805", "RL102"), idle=_no_fp32),
-    _Row("bf16", "products and tensors in bf16", ("--bf16=1",), ("PR801", "KN702", "KN705"), _no_bf16, _no_fp32),
+         ("PR801", "PR2", "KN701", "KN702", "KN705", "TC2", "DW805", "RL102"), idle=lambda facts: no_fp32(facts.base)),
+    _Row("bf16", "products and tensors in bf16", ("--bf16=1",), ("PR801", "KN702", "KN705"), _no_bf16,
+         lambda facts: no_fp32(facts.base)),
     _Row("int8", "quantised layers in int8", ("--int8=1",), (), _no_narrow),
     _Row("fp8", "quantised layers in fp8", ("--fp8=1",), (), _no_fp8),
     _Row("builder-level-5", "the builder tries as many kernels as it can", ("--builderOptimizationLevel=5",),
          ("KN701", "KN702", "KN704", "LY201", "OC707", "RL102", "TC2", "WV706")),
-    _Row("no-aux-streams", "all layers on one stream", ("--maxAuxStreams=0",), idle=_one_stream),
+    _Row("no-aux-streams", "all layers on one stream", ("--maxAuxStreams=0",),
+         idle=lambda facts: "" if facts.streams else "its layers lie on one stream"),
     _Row("aux-streams-4", "layers that do not wait for one another on up to five streams", ("--maxAuxStreams=4",),
-         ("OC707", "WV706"), idle=_no_branches),
+         ("OC707", "WV706"), idle=lambda facts: one_chain(facts.base)),
     _Row("tactics-of-libraries", "kernels of cuBLAS and cuDNN, too", ("--tacticSources=+CUBLAS,+CUBLAS_LT,+CUDNN",),
          ("KN701", "KN702"), _no_libraries),
     _Row("route-more-fusions", "build route: more tactics are timed where kernels are fused",

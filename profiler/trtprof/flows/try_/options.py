@@ -76,24 +76,14 @@ _OF_THREADS = ("RL101", "RL102", "LA401", "HO501", "HO503")
 _Here = Callable[[Run], str]
 
 
-def _gelu(run: Run) -> str:
-    return "" if any(layer.op_type in ("Gelu", "Erf", "BiasGelu", "FastGelu") for layer in run.layers) else "no Gelu"
+def _without(why: str, *ops: str) -> _Here:
+    return lambda run: "" if any(layer.op_type in ops for layer in run.layers) else why
 
 
-def several_branches(run: Run) -> bool:
-    """Whether layers may run side by side: some tensor has several readers, or there are several sources."""
+def one_chain(run: Run) -> str:
+    """Why layers cannot run side by side; empty where some tensor has several readers, or there are several sources."""
     edges = run.graph.layer_from if run.graph is not None else ()
-    return len(set(edges)) < len(edges)
-
-
-def _several(run: Run) -> str:
-    return "" if several_branches(run) else "its layers are one chain"
-
-
-def _blocked(run: Run) -> str:
-    return (
-        "" if any(layer.op_type in ("ReorderInput", "ReorderOutput") for layer in run.layers) else "no blocked layout"
-    )
+    return "" if len(set(edges)) < len(edges) else "its layers are one chain"
 
 
 _SESSION: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], bool, _Here | None], ...] = (
@@ -102,16 +92,18 @@ _SESSION: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], bool, _Here | 
     ("dynamic-blocks", "work is handed to threads in smaller and smaller blocks",
      ("session.dynamic_block_base=4",), (), True, None),
     ("parallel-execution", "layers that do not wait for one another run side by side",
-     ("execution_mode=parallel",), ("HO501", "LA401"), True, _several),
+     ("execution_mode=parallel",), ("HO501", "LA401"), True, one_chain),
     ("no-blocked-layout", "convolutions without the blocked layout and its reorders",
-     ("graph_optimization_level=extended",), ("LY201",), False, _blocked),
+     ("graph_optimization_level=extended",), ("LY201",), False,
+     _without("no blocked layout", "ReorderInput", "ReorderOutput")),
     ("no-arena", "memory from the system's allocator", ("enable_cpu_mem_arena=0",), (), True, None),
     ("no-memory-pattern", "memory without a plan made beforehand", ("enable_mem_pattern=0",), (), True, None),
     ("no-prepacking", "weights as they are in the file", ("session.disable_prepacking=1",), (), False, None),
     ("denormals-as-zero", "numbers too small for their type are zero",
      ("session.set_denormal_as_zero=1",), (), False, None),
     ("gelu-approximation", "Gelu by its tanh form",
-     ("optimization.enable_gelu_approximation=1",), ("RL101", "RL102"), False, _gelu),
+     ("optimization.enable_gelu_approximation=1",), ("RL101", "RL102"), False,
+     _without("no Gelu", "Gelu", "Erf", "BiasGelu", "FastGelu")),
 )  # fmt: skip
 """Of ONNX Runtime 1.23 and later on the CPU (onnxruntime_session_options_config_keys.h)."""
 SESSION_NAMES = tuple(row[0] for row in _SESSION)
