@@ -90,13 +90,13 @@ def test_a_bare_capture_and_a_model_give_a_priced_ranking(tmp_path: Path, model:
     # What layers compute is what their nodes do, each once.
     assert sum(layer.flops or 0 for layer in run.layers) == sum(node.flops or 0 for node in run.nodes)
     assert "no verdict" not in run.verdict
-    assert "led back to nodes: exact 100.0 %" in " ".join(render(run, "text").split())
+    assert "by match exact 24 3.85 MB 1.18 ms 100.0 %" in " ".join(render(run, "text").split())
 
 
 def test_a_command_of_two_files_prints_the_ranking_and_the_coverage(capture: Path, model: Path) -> None:
     done = trtprof("analyze", "--nsys", capture, "--onnx", model, "--batch", BATCH, "--gpu", "a100-pcie-80gb")
     assert done.exit_code == 0, done.output
-    for words in ("led back to nodes: exact 100.0 %", "of the loss", "ceilings not measured"):
+    for words in ("by match exact 24 ", "of the excess", "peaks not measured"):
         assert words in " ".join(done.stdout.split())
     without = command_line.refused(trtprof("analyze", capture, "--batch", BATCH, "--gpu", "l4"))
     assert "--batch is of no use without the ONNX model" in without

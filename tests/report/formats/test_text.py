@@ -120,6 +120,7 @@ def test_random_inputs_that_decide_shapes_stand_on_the_third_line() -> None:
 
 def test_layer_times_that_other_processes_shared_are_marked() -> None:
     run = shared()
+    assert run.cpu_use is not None
     use = msgspec.structs.replace(run.cpu_use, layers_basis="shared")
     said = "other processes shared the CPUs: measured times may be too long"
     assert said in text(msgspec.structs.replace(run, cpu_use=use))
