@@ -69,7 +69,7 @@ def test_run_prints_the_report_on_stdout_and_talks_on_stderr(tmp_path: Path) -> 
     # What is assumed of the model comes first, in whole sentences.
     talk = [line for line in done.stderr.splitlines() if not line.startswith(("assumed: ", "  "))]
     assert done.stderr.startswith("assumed: ")
-    assert [line.split()[0] for line in talk[:4]] == ["source", "capture", "ceilings", "analysis"]
+    assert [line.split()[0] for line in talk[:5]] == ["source", "ceilings", "first", "capture", "analysis"]
     assert talk[-1].startswith(("next: trtprof try ", f"wrote {out}"))
     # What stderr names last is what the screen names first.
     assert not talk[-1].startswith("next: ") or talk[-1].removeprefix("next: ") in map(str.strip, lines)

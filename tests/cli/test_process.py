@@ -67,7 +67,9 @@ def started(folder: Path, *more: str) -> subprocess.Popen[str]:
     found = environment(folder, folder, TRTPROF_CACHE_DIR=str(folder / "cache"))
     shelf = of_host(0, cache_dir=folder / "cache")
     needed = dict.fromkeys(needed_ceilings([]), Measurement(value=1.0, unit="ns", what="a test", repeats=1))
-    shelf.write(msgspec.structs.replace(fixed_ceilings(), measurements=needed), print)
+    shelf.write(
+        msgspec.structs.replace(fixed_ceilings(), measurements=needed, fp32_flops_by_threads={"2": 5e11}), print
+    )
     words = command("run", "resnet_tiny.onnx", "-o", "made", "--duration", "2", "--profile-iterations", "3", *more)
     process = subprocess.Popen(words, cwd=folder, env=found, start_new_session=True, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)  # fmt: skip

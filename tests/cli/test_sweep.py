@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from tests.fakes import command_line
-from tests.fakes.in_process import fixed_calibration
+from tests.fakes.support import fixed_ceilings
 from trtprof.base.records import OpSweep
 from trtprof.flows.op_sweep import ALL_PARAMETERS, FAMILIES
+from trtprof.hardware import store
 
 trtprof = partial(command_line.trtprof, COLUMNS="100")
 
@@ -22,8 +23,8 @@ trtprof = partial(command_line.trtprof, COLUMNS="100")
 EXAMPLE = ("sweep", "conv", "--kernel", "1,3,5,7", "--cin", "64", "--cout", "64", "--hw", "56", "--gpu", "rtx-3080")
 
 
-def document(*arguments: str) -> Any:
-    done = trtprof(*arguments, "--format", "json")
+def document(*arguments: str, **environment: str) -> Any:
+    done = trtprof(*arguments, "--format", "json", **environment)
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
@@ -84,14 +85,14 @@ def test_without_a_gpu_there_is_work_alone() -> None:
     assert "--gpu" in done.stderr
 
 
-def test_the_ceilings_kept_of_this_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_ceilings_kept_of_this_cpu(tmp_path: Path) -> None:
     done = trtprof("sweep", "fc", "--device", "cpu", TRTPROF_CACHE_DIR=str(tmp_path))
     assert done.exit_code == 3
     assert "no ceilings are kept of this CPU" in done.stderr
     assert "trtprof calibrate" in done.stderr
     assert list(tmp_path.iterdir()) == []
-    fixed_calibration(monkeypatch)
-    found = document("sweep", "fc", "--device", "cpu")
+    store.of_host(0, cache_dir=tmp_path).write(fixed_ceilings(), print)
+    found = document("sweep", "fc", "--device", "cpu", TRTPROF_CACHE_DIR=str(tmp_path))
     assert [(device["slug"], device["kind"]) for device in found["devices"]] == [("cpu", "cpu")]
 
 

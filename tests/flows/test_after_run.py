@@ -17,7 +17,7 @@ from trtprof.base import run_folder
 from trtprof.base.errors import CaptureError
 from trtprof.base.records import Finding, Tried
 from trtprof.base.run_folder import RunFolder
-from trtprof.capture.turns import Pair, Variant
+from trtprof.capture.turns import Pair, Samples, Variant
 from trtprof.capture.workers.inference import make_inputs
 from trtprof.flows import after_run
 from trtprof.flows.after_run import candidates_of, told, try_after
@@ -87,9 +87,11 @@ class Finished:
             if isinstance(gain, Exception):
                 raise gain
             noise = np.random.default_rng(0)
-            return [
-                Pair(*(noise.normal(1e6 / by, 1e3 / by, 30).astype(np.int64) for by in (1, gain))) for _ in range(4)
-            ]
+
+            def one(by: float) -> Samples:
+                return noise.normal(1e6 / by, 1e3 / by, 30).astype(np.int64)
+
+            return [Pair(one(1), one(gain)) for _ in range(4)]
 
         self._patch.setattr(measure, "round_of", rounds)
         self.compared.clear()

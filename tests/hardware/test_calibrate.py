@@ -93,7 +93,7 @@ class Answering:
     others_cpus: float | None = 0.0
     faster = 1.0
 
-    def __init__(self, _module: str, _log: Path) -> None:
+    def __init__(self, _module: str, _log: Path, _variables: dict[str, str]) -> None:
         pass
 
     def send(self, line: bytes) -> None:

@@ -133,7 +133,10 @@ def _say_left_out() -> None:
 
 def _say_kept(progress: StageLines | None) -> None:
     if progress is not None and progress.folder is not None and progress.finished:
-        say(f"  kept: {', '.join(progress.finished)} in {progress.folder}")
+        # Ceilings are measured on between the captures, and written behind them.
+        written = (progress.folder / "ceilings.json").is_file()
+        kept = [stage for stage in progress.finished if written or stage != "ceilings"]
+        say(f"  kept: {', '.join(kept)} in {progress.folder}")
         if not progress.folder.name.startswith("."):
             say(f"  go on: the same command with -o {progress.folder} --resume")
 

@@ -135,8 +135,10 @@ class Calibration:
             return
         if self._child is None:
             self._say(f"measuring {len(self._missing)} ceilings and floors of this host at {_threads(self._threads)}")
-            log = self._stack.enter_context(scratch_folder()) / "log.txt"
-            self._child = child.Dialogue("trtprof.hardware._measure", log)
+            scratch = self._stack.enter_context(scratch_folder())
+            # The child is ended by a kill: its files lie in here, so that they go too.
+            where = {"TMPDIR": str(scratch)}
+            self._child = child.Dialogue("trtprof.hardware._measure", scratch / "log.txt", where)
             self._stack.callback(self._child.end)
         request = MeasureRequest(
             threads=self._threads,
