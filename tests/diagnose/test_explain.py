@@ -93,7 +93,6 @@ def test_reasons_have_their_numbers(subtests: pytest.Subtests) -> None:
         (make_case(BIG), "LY201", "its role is compute"),
         (make_case(BIG), "CN601", "not all inputs of the layer are constants"),
         (make_case(BIG), "TR903", "p50 8.00 ms, p99 8.80 ms; p99 is 1.1 times the median, and 2 counts"),
-        (make_case(BIG), "TR904", "was not probed"),
         (make_case(BIG), "TR905", "no clock of a GPU was sampled"),
         (make_case(BIG), "TR906", "told of nothing that held a clock down"),
         (rule_cases.held(0.05), "TR906", "10.0 % of the time"),

@@ -394,7 +394,6 @@ def doubts() -> dict[str, list[Row]]:
     measured, ideal = above.layers[0].measured_ns, above.layers[0].ideal_ns or 0
     engine: dict[str, Any] = {"tensorrt": True, "gpu": True}
     four = alike(4.0)
-    big = make_case(BIG)
     return {
         "TR901": [
             yes("above", above, "big |", f"measured {format_ns(measured)}, ideal {format_ns(ideal)}", "--recalibrate",
@@ -418,11 +417,6 @@ def doubts() -> dict[str, list[Row]]:
                 cpu_use=msgspec.structs.replace(SHARED, others_cpus=0.03, waited=0.01))),
             yes("estimated", beside_others_ran(undisturbed_basis="layers"), "is estimated from its layers: 0 of 100"),
             yes("unknown", beside_others_ran(undisturbed_ns=None, undisturbed_reason="all waited"), "is unknown: 0 of"),
-        ],
-        "TR904": [
-            yes("slower", FIRES["TR904"], "585 us, 590 us", "85.0 % of the speed"),
-            yes("drift", make_case(BIG, speed=1.0, probes_ns=(500_000.0, 580_000.0)), "500 us, 580 us"),
-            no("less drift", make_case(BIG, speed=1.0, probes_ns=(500_000.0, 570_000.0))), no("no probe", big),
         ],
         "TR905": [
             *nothing,
@@ -995,10 +989,6 @@ def lost_to_nobody(share: float) -> Case:
     return make_case(Timed(gemv(), 10.0), ceilings=RTX_4090, gap_ns=round(kernels_ns / (1 - share)) - kernels_ns)
 
 
-def at_speed(speed: float, *probes_ns: float) -> Case:
-    return make_case(Timed(gemv(), 10.0), ceilings=RTX_4090, speed=speed, probes_ns=probes_ns)
-
-
 def test_beyond_its_limit_a_doubt_leaves_no_verdict_but_how_to_measure_again(subtests: pytest.Subtests) -> None:
     for case, code, brief, how in (
         # The runs that ended with a confident verdict: p99 16.6 ms on 130 us, +823 %, and -74 % unexplained.
@@ -1020,7 +1010,6 @@ def test_beyond_its_limit_a_doubt_leaves_no_verdict_but_how_to_measure_again(sub
 
 def test_under_its_limit_a_doubt_is_told_and_the_verdict_stands(subtests: pytest.Subtests) -> None:
     for case, code, brief in (
-        (at_speed(0.6, 9.8e5, 9.9e5), "TR904", "clock at 60 % of its speed at calibration"),
         (slow_run(p99=2.5), "TR903", "p99 is 2.5 x the median"),
         (slow_run(profiled=2.05)._replace(gpu=True), "TR908", "the profiler cost +105 %"),
         (lost_to_nobody(-0.2), "TR909", "unexplained -20 %"),
@@ -1055,7 +1044,7 @@ def test_a_bound_that_the_latency_beats_is_not_shown() -> None:
 
 def test_every_doubt_says_what_it_is_in_a_few_words() -> None:
     trust = [one for case in FIRES.values() for one in diagnose(case) if one.kind == "trust"]
-    assert {one.code for one in trust} >= {f"TR9{number:02}" for number in range(1, 10)}
+    assert {one.code for one in trust} >= {f"TR9{number:02}" for number in (1, 2, 3, 5, 6, 7, 8, 9)}
     for one in trust:
         assert 0 < len(one.brief) <= 50, one
         beyond = "no verdict" in one.evidence or one.code in ("TR902", "TR907")

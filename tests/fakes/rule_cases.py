@@ -116,7 +116,6 @@ POSITIVE: dict[str, Case] = {
     "TR901": faster(0.94),
     "TR902": make_case(BIG, coverage=(0.90, 0.04)),
     "TR903": make_case(BIG, cv=0.11),
-    "TR904": make_case(BIG, speed=0.85, probes_ns=(585_000.0, 590_000.0)),
     "TR905": make_case(BIG, clocks=clocks(1330, 1410, 1410)),
     "TR906": held(0.11),
     "TR907": alike(4.0),
@@ -138,7 +137,6 @@ NEGATIVE: dict[str, Case] = {
     "TR901": faster(0.96),
     "TR902": make_case(BIG, coverage=(0.90, 0.06)),
     "TR903": make_case(BIG, cv=0.10),
-    "TR904": make_case(BIG, speed=0.95, probes_ns=(526_000.0, 530_000.0)),
     "TR905": make_case(BIG, clocks=clocks(1340, 1410, 1410), clocks_profiled=clocks(1470, 1480, 1710)),
     "TR906": held(0.09),
     # One convolution reaches 52 % of its roof.

@@ -183,7 +183,6 @@ def test_bounds_follow_a_faster_machine_and_not_a_slower_one(tmp_path: Path) -> 
             folder.write(run_folder.CEILINGS, kept)
             run = analysed(folder)
             assert run.speed == pytest.approx(then)
-            assert any(finding.code == "TR904" for finding in run.findings) == (then == 0.5)
             peaks[then, band] = run.ceilings.attainable.tensor_flops_per_s["fp32"] / 5e11
             assert run.ceilings.best == run.ceilings.attainable
     assert peaks == pytest.approx({(t, b): max(t, 1) * (1 + b / 100) for t in (0.5, 1.0, 2.0) for b in (0, 25)})

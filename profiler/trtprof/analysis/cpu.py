@@ -88,7 +88,6 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
             kernels[kernels["iteration"].isin(kept_iterations)] if kept_iterations else kernels
         ),
         speed=speed,
-        probes_ns=capture.probe_ns,
         cpu_use=use,
     )
     assumption = describe_random_shapes(source, matched, int(request.options.get("seed", 0)))
@@ -132,9 +131,7 @@ def _profiler_overheads(layers: Sequence[Layer], launches: Mapping[str, float], 
 
 def _speed(ceilings: Ceilings, capture: Capture) -> float:
     """Speed of a core around the run over that at calibration; 1 where nothing was probed."""
-    if not capture.probe_ns or ceilings.probe_ns <= 0:
-        return 1.0
-    return ceilings.probe_ns / min(capture.probe_ns)
+    return ceilings.probe_ns / min(capture.probe_ns) if capture.probe_ns and ceilings.probe_ns > 0 else 1.0
 
 
 def _bands(ceilings: Ceilings) -> tuple[int, int]:

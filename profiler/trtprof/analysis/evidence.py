@@ -59,7 +59,6 @@ class Evidence(NamedTuple):
     timeline: records.Timeline | None = None  # One inference of the capture; None where nobody saw when kernels ran
     transfers: tuple[Transfer, ...] = ()  # Copies and memsets of no layer, by direction
     speed: float = 1.0  # Of the device around the run over that when its ceilings were measured
-    probes_ns: tuple[float, ...] = ()  # Times of the speed probe around the measurements
     cpu_use: records.CpuUse | None = None  # What else used the CPUs meanwhile; None for a GPU and for files
 
 

@@ -32,10 +32,7 @@ PROCESSES = 3
 """A process can be 1.4 times as slow as the next one for all of its life; more seconds in one do not show that."""
 SHORTEST_S = 0.6  # Shorter runs take one process
 SLOW_BUILD_S = 1.5  # Sessions that take longer to make are made once
-ORDINARY_S, MORE_S = (
-    6.0,
-    10.0,
-)  # Without a duration: for all rounds, and for more beside other processes
+ORDINARY_S, MORE_S = 6.0, 10.0  # Without a duration: for all rounds, and for more beside other processes
 CLEAN_S, CLEAN_MOST_S, PROFILE_MOST_S, PROFILE_SLOW_S = 0.4, 1.2, 0.3, 0.5
 MORE_CLEAN_S, MORE_PROFILE_S, MORE_PROFILED = 0.4, 2.0, 100
 WAIT_FOR_ITERATIONS_S = 30.0  # An inference that takes long comes less often than asked for
@@ -76,7 +73,8 @@ def plan_round(asked: Asked, done: Sequence[Round], best_probe_ns: float = 0.0) 
     """
     processes = asked.processes
     iterations, profiled = asked.iterations or ENOUGH, asked.profile_iterations or 3 * ENOUGH
-    wait_s = WAIT_FOR_ITERATIONS_S / processes
+    clean_wait_s = WAIT_FOR_ITERATIONS_S / processes if asked.iterations else 0.0
+    profile_wait_s = WAIT_FOR_ITERATIONS_S / processes if asked.profile_iterations else 0.0
     least_profiled = math.ceil(profiled / processes)
     slow_build = bool(done) and done[0].answer.facts.build_ns > SLOW_BUILD_S * 1e9
     if asked.duration_s is not None:
@@ -85,35 +83,17 @@ def plan_round(asked: Asked, done: Sequence[Round], best_probe_ns: float = 0.0) 
         if done and (left < 1 or left_s < 0.05 or (slow_build and len(done) > 1)):
             return None
         seconds, share_s = max(left_s, 0.0) / left, asked.duration_s / processes
+        least, slow_s = math.ceil(iterations / processes), max(share_s, PROFILE_SLOW_S, profile_wait_s)
         return (
-            Budget(
-                least=math.ceil(iterations / processes),
-                seconds=seconds,
-                slow_s=max(seconds, CLEAN_MOST_S, wait_s if asked.iterations else 0),
-            ),
-            Budget(
-                least=least_profiled,
-                seconds=0,
-                most_s=share_s,
-                slow_s=max(share_s, PROFILE_SLOW_S, wait_s if asked.profile_iterations else 0),
-            ),
+            Budget(least=least, seconds=seconds, slow_s=max(seconds, CLEAN_MOST_S, clean_wait_s)),
+            Budget(least=least_profiled, seconds=0, most_s=share_s, slow_s=slow_s),
         )
     next_s = sum(each.wall_s for each in done) + (done[-1].wall_s if done else 0)
     if not done or (len(done) < processes and not slow_build and next_s <= ORDINARY_S):
         least = max(ENOUGH, math.ceil(iterations / processes))
         return (
-            Budget(
-                least=least,
-                seconds=CLEAN_S,
-                most_s=CLEAN_MOST_S,
-                slow_s=wait_s if asked.iterations else CLEAN_MOST_S,
-            ),
-            Budget(
-                least=least_profiled,
-                seconds=0,
-                most_s=PROFILE_MOST_S,
-                slow_s=wait_s if asked.profile_iterations else PROFILE_SLOW_S,
-            ),
+            Budget(least=least, seconds=CLEAN_S, most_s=CLEAN_MOST_S, slow_s=clean_wait_s or CLEAN_MOST_S),
+            Budget(least=least_profiled, seconds=0, most_s=PROFILE_MOST_S, slow_s=profile_wait_s or PROFILE_SLOW_S),
         )
     if next_s > ORDINARY_S + MORE_S or _is_settled(done, best_probe_ns):
         return None

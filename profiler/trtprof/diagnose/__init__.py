@@ -56,9 +56,6 @@ class Thresholds(NamedTuple):
             ceilings repeat to within 3 %.
         above_roof_limit: Share of the time of all layers in such kernels from which there is no verdict, as
             much as makes a finding critical (``critical_share``).
-        speed: Speed of the machine over that at calibration under which its ceilings need a word.
-        probe_drift: Slowest over fastest speed probe of one run from which its two measurements
-            were not made on the same machine, so to speak.
         noise_cv: Standard deviation over mean of the latency from which small findings are doubtful, where the system
             does not report who else used the CPUs.
         p99: 99th percentile over median of the latency from which the median is doubtful.
@@ -134,8 +131,6 @@ class Thresholds(NamedTuple):
     unexplained_limit: records.Fraction = 0.5
     clock_moved: records.Fraction = 0.05
     clock_held: records.Fraction = 0.1
-    speed: records.Fraction = 0.9
-    probe_drift: AtLeastOne = 1.15
     warning_share: records.Fraction = 0.05
     critical_share: records.Fraction = 0.25
     doubt: records.Fraction = 0.8
@@ -173,8 +168,6 @@ class Case(NamedTuple):
     ledger: tuple[records.LedgerRow, ...]
     clock_resolution_ns: int
     profiled_gap_ns: int  # Time of a profiled inference outside its kernels; without the profiler there is less of it
-    speed: float = 1.0  # Speed of the machine during the run over that when its ceilings were measured
-    probes_ns: tuple[float, ...] = ()  # Times of the speed probe around the measurements
     cpu_use: records.CpuUse | None = None  # What else used the CPUs meanwhile; None for a GPU and for files
     thresholds: Thresholds = THRESHOLDS
     claimed: frozenset[str] = frozenset()  # Layers whose time a more specific rule has claimed already

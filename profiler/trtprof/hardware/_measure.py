@@ -6,7 +6,6 @@ megabytes of buffers. The result is one JSON document, the last line of stdout.
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import itertools
 import statistics
@@ -35,7 +34,6 @@ from trtprof.hardware._workloads import (
     compute_workloads,
     empty_chain,
     memory_workloads,
-    numpy_workloads,
     probe,
     quick_workloads,
     special_workloads,
@@ -214,7 +212,6 @@ def _workloads(cached: Sequence[int], beyond: Sequence[int], native: Sequence[in
     return [
         *memory_workloads("cache", cached),
         *memory_workloads("dram", beyond),
-        *numpy_workloads(beyond[0]),
         *compute_workloads([TensorProto.FLOAT, TensorProto.DOUBLE, *native]),
         *vector_workloads(arithmetic),
         *special_workloads(arithmetic),
@@ -301,8 +298,6 @@ class _Bench:
 
         None where the call takes longer than the work: the difference would be noise.
         """
-        if load.kind.startswith("numpy "):
-            return self._numpy_ns(load)
         bound = self._kept.pop(load.task, None) or self.bind(load.build())
         bound.fill()
         net = bound.fastest_ns(self.sample_seconds) - self._empty_call_ns
@@ -316,26 +311,6 @@ class _Bench:
     def clock(self) -> float | None:
         """Median of the clocks right after each product, in MHz; None where the system does not tell."""
         return statistics.median(self._clocks) if self._clocks else None
-
-    def _numpy_ns(self, load: Workload) -> float:
-        """Time of NumPy's pass over an array in ns, a part of it in each thread: NumPy lets go of the GIL."""
-        (elements,) = load.size
-        pattern = load.kind.removeprefix("numpy ")
-        source, target = (array.view(np.float32) for array in self._buffers([4 * elements] * 2))
-        source.fill(1)
-        edges = [elements * part // self.threads for part in range(self.threads + 1)]
-        parts = [slice(first, last) for first, last in itertools.pairwise(edges)]
-
-        def work(part: slice) -> None:
-            if pattern == "copy":
-                np.copyto(target[part], source[part])
-            elif pattern == "read":
-                source[part].max()
-            else:
-                target[part].fill(1)
-
-        with concurrent.futures.ThreadPoolExecutor(self.threads) as pool:
-            return _fastest_ns(lambda: list(pool.map(work, parts)), SAMPLE_SECONDS)
 
     def computes_in(self, element_type: int) -> bool:
         """Whether a MatMul of this type runs as such, without casts to another type around it."""

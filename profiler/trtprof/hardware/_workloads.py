@@ -295,19 +295,6 @@ _BYTES = {
 """Bytes counted per element: every distinct tensor of the op once, as the cost model counts."""
 
 
-def numpy_workloads(size: int) -> list[Workload]:
-    """NumPy's copy, read and write of arrays far beyond the cache, a part of them in each thread."""
-    found = []
-    for pattern, arrays in (("copy", 2), ("read", 1), ("write", 1)):
-        elements = size // (4 * arrays)
-        task = Task(f"dram {pattern} numpy", f"NumPy {NUMPY_CALLS[pattern]} {_size_name(size)}", 4 * arrays * elements)
-        found.append(Workload(task, f"numpy {pattern}", (elements,)))
-    return found
-
-
-NUMPY_CALLS = {"copy": "copyto", "read": "max", "write": "fill"}
-
-
 QUICK_SIZES = {(256,), (512,), (1024,), (64, 56, 3), (128, 28, 3)}
 QUICK_PATTERNS = ("Neg", "Neg in place", "Add", "MatMul vector", "EyeLike")
 """What wins on two cores of an EPYC 9004, or lies within 5 % of what does; of memory, one of each pattern."""

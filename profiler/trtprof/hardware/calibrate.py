@@ -65,7 +65,6 @@ TIMEOUT_SECONDS = 600.0  # After this a child is given up: the slowest first rou
 
 _MEMORY = ("cache", "dram")
 _OUT_OF_PLACE = {"read": ("dram read",), "add": ("dram add", "dram cast"), "copy": ("dram copy",)}
-"""Patterns by the share of their bytes that they write; see `Roof.dram_out_of_place_bytes_per_s`."""
 """Patterns whose kernels read, and write to other memory than they read."""
 
 
@@ -102,13 +101,7 @@ class Calibration:
         device: Device | None = None,
         cache_dir: Path | None = None,
     ) -> None:
-        """Look up what is kept.
-
-        Args:
-            threads: Threads inside an op; 0 takes one a usable core.
-            needed: From `needed_ceilings`.
-            recalibrate: Measure all of it again.
-        """
+        """Look up what is kept of what is ``needed`` (`needed_ceilings`); 0 ``threads`` are one a usable core."""
         self._device = device or host_cpu()
         self._threads = resolve_threads(threads, self._device)
         self._say = progress or unheard
@@ -201,17 +194,11 @@ def calibrate(
     measure: Measure | None = None,
     held: Ceilings | None = None,
 ) -> Ceilings:
-    """Measure a full set of the ceilings of this host.
+    """Measure a full set of the ceilings of this host, or take what is better in the one that is ``held``.
 
-    ``attainable`` is what was reached with ``threads`` threads, ``best`` the highest at one thread, ``threads`` threads
-    and all usable cores. ``measurements`` holds all that ``threads`` threads reached, and as ``best NAME`` the ceilings
-    that another thread count reached.
-
-    Args:
-        threads: Threads inside an op; 0 takes one a usable core, as the runtime does.
-        seconds: Time for each thread count; more makes the repeats agree better. None takes `SECONDS`.
-        measure: Measures one thread count; None does it in a child process.
-        held: What is kept: the best of both are taken.
+    ``attainable`` is what was reached with ``threads`` threads (0: one a usable core), ``best`` the highest at one
+    thread, ``threads`` threads and all usable cores, which is in ``measurements`` as ``best NAME``. ``seconds`` are
+    for each thread count.
     """
     device = device or host_cpu()
     threads = resolve_threads(threads, device)

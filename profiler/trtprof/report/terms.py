@@ -106,12 +106,6 @@ TERMS: dict[str, Term] = {
         "Clock of the device while the latency was measured. A clock below the highest one, or one that moves, makes "
         "every time longer; the reasons are those that the driver gives.",
     ),
-    "speed": Term(
-        "Speed",
-        "A fixed small workload was timed beside the run and when the ceilings were measured: this is its speed now "
-        "over then.",
-        ("machine's speed",),
-    ),
     "finding-lost": Term(
         "Time lost by a finding",
         "Time above what the roofline allows that this finding claims, of one inference. No nanosecond is claimed by "

@@ -420,9 +420,6 @@ class _Page:
                 f"times of layers are taken with the profiler attached, which changes the latency by "
                 f"{signed_percent(cost)}; the latency is taken without it"
             )
-        if run.speed != 1.0:
-            share = units.format_percent(run.speed)
-            items.append(f"the device ran at {share} of the speed that its ceilings were measured at")
         if run.kernels_unattributed:
             items.append(f"{count(len(run.kernels_unattributed), 'kernel')} attributed to no layer")
         items += [f"assumed: {text}" for text in (*run.model.assumptions, *run.assumptions)]

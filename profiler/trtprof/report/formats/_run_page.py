@@ -114,11 +114,9 @@ def _clock(run: Run) -> _Clock:
         moved = f"{spread.min:,.0f} to {spread.max:,.0f} MHz" if spread.max > spread.min else "steady"
         why = "held down by nothing" if seen.reasons is not None else "what held it down is not told"
         return _Clock(f"{spread.median:,.0f} MHz", (f"SM clock, {moved}", *(held or [why])))
-    notes = [] if run.speed == 1.0 else [f"{run.speed:.2f}x its speed when the ceilings were measured"]
     if run.device.clock_mhz is not None:
-        return _Clock(f"{run.device.clock_mhz:,.0f} MHz", ("as the system tells it", *notes))
-    notes += seen.notes if seen is not None else ["not sampled"]
-    return _Clock("unknown", tuple(notes))
+        return _Clock(f"{run.device.clock_mhz:,.0f} MHz", ("as the system tells it",))
+    return _Clock("unknown", tuple(seen.notes if seen is not None else ["not sampled"]))
 
 
 def _stacked(*shares: tuple[str, float]) -> list[tuple[str, float, float]]:
