@@ -15,19 +15,7 @@ from trtprof.analysis.onnxruntime import layers_as_run, priced_layers
 from trtprof.analysis.random_shapes import describe_random_shapes
 from trtprof.analysis.timeline import timeline_of_kernels
 from trtprof.base import run_folder
-from trtprof.base.records import (
-    DISTURBED_BAND,
-    DISTURBED_DRAM_BAND,
-    DRAM_BAND,
-    Capture,
-    Ceilings,
-    Device,
-    Engine,
-    Layer,
-    LayersBasis,
-    Roof,
-    Source,
-)
+from trtprof.base.records import Capture, Ceilings, Device, Engine, Layer, LayersBasis, Roof, Source
 from trtprof.base.run_folder import Request, RunFolder
 from trtprof.base.undisturbed import LayerTimes, estimate_from_layers, known_share
 from trtprof.base.units import format_ns
@@ -134,18 +122,9 @@ def _speed(ceilings: Ceilings, capture: Capture) -> float:
     return ceilings.probe_ns / min(capture.probe_ns) if capture.probe_ns and ceilings.probe_ns > 0 else 1.0
 
 
-def _bands(ceilings: Ceilings) -> tuple[int, int]:
-    """Percentages by which the device may be faster than these ceilings, and its DRAM; 0 and 0 where nobody knows."""
-    if not ceilings.band:
-        return 0, 0
-    if ceilings.disturbed:
-        return max(ceilings.band, DISTURBED_BAND), DISTURBED_DRAM_BAND
-    return ceilings.band, DRAM_BAND
-
-
 def _raised(ceilings: Ceilings, factor: float) -> Ceilings:
     """Ceilings with all rates higher, and floors lower, by the factor and their band, so that bounds hold."""
-    band, dram = _bands(ceilings)
+    band, dram = ceilings.bands
     factor *= 1 + band / 100
 
     def roof(of: Roof) -> Roof:
@@ -204,7 +183,7 @@ def _notes(capture: Capture, ceilings: Ceilings, scale: float, basis: LayersBasi
     if ceilings.band:
         yield (
             "bounds are computed with ceilings {} %, of DRAM {} %, above those measured: "
-            "sets of one machine differ by that much".format(*_bands(ceilings))
+            "sets of one machine differ by that much".format(*ceilings.bands)
         )
     if capture.clock_resolution_ns > 1:
         yield f"the profiler's clock steps by {format_ns(capture.clock_resolution_ns)}; medians are interpolated"

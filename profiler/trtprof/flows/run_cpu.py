@@ -101,13 +101,11 @@ def _best_probe_ns(job: Job, calibration: Calibration | None) -> float:
 
 
 def _asked(options: RunOptions) -> Asked:
-    usual = RunOptions(model=options.model)
+    usual, profiled = RunOptions(model=options.model), options.profile_iterations
     return Asked(
         duration_s=options.duration_s,
         iterations=options.iterations if options.iterations != usual.iterations else None,
-        profile_iterations=options.profile_iterations
-        if options.profile_iterations != usual.profile_iterations
-        else None,
+        profile_iterations=profiled if profiled != usual.profile_iterations else None,
         warmup_ms=options.warmup_ms,
     )
 

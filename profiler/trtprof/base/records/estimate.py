@@ -117,6 +117,12 @@ class Ceilings(Record, frozen=True, kw_only=True):
         """Whether others kept more than `BUSY_SHARE` of the CPUs busy while they were measured."""
         return self.others_cpus is not None and self.others_cpus > BUSY_SHARE * self.cpus
 
+    @property
+    def bands(self) -> tuple[int, int]:
+        """Percentages by which a CPU may be faster than these, and its DRAM; 0 and 0 where nobody knows."""
+        band, dram = (DISTURBED_BAND, DISTURBED_DRAM_BAND) if self.disturbed else (self.band, DRAM_BAND)
+        return (max(band, self.band), dram) if self.band else (0, 0)
+
 
 class Corrected(Record, frozen=True, kw_only=True):
     """What corrects the expectations on a GPU: kernels that were timed on it (`trtprof.expected.measured`)."""
