@@ -14,7 +14,7 @@ from tests.fakes.fleets import digest
 from tests.fakes.in_process import quick
 from tests.fakes.report_factory import layer, make_run
 from tests.fakes.seeming_gpu import H100, seem
-from trtprof.base.records import FleetCell, FleetRow, FleetVerb, PluginCandidate
+from trtprof.base.records import FleetCell, FleetRow, FleetVerb, Latency, PluginCandidate
 from trtprof.base.run_folder import RunFolder
 from trtprof.flows import predict as flow
 from trtprof.flows.fleet.execute import Task
@@ -135,7 +135,7 @@ def test_a_run_leaves_its_folder_and_what_it_measured(tmp_path: Path, monkeypatc
     assert row.doubts.startswith(f"it ran on {row.device}, and L4 was asked for")
     report = json.loads((tmp_path / RUN / "report.json").read_bytes())
     latency, low, high = row.latency_ns or 0, row.latency_low_ns or 0, row.latency_high_ns or 0
-    assert latency == report["latency"]["median_ns"]
+    assert latency == msgspec.convert(report["latency"], Latency).headline_ns
     assert low <= latency <= high
     # What processes differ by is in it: it is never narrower.
     assert high - low > 2 * 0.02 * latency
