@@ -83,6 +83,9 @@ def test_the_latency_is_that_of_undisturbed_inferences_or_it_is_not_told() -> No
     none = msgspec.structs.replace(ALONE, waits=False, all_ran=None)
     busy = msgspec.structs.replace(none, others_cpus=0.5)
     waiting = np.full((31, 2), 500_000)
+    waits = np.zeros((301, 2), np.int64)
+    waits[100:, 0] = 50_000
+    lazy = timings([1.5e6] * 100 + [1.2e6] * 200, waits)
     half = timings([3e5] * 8000, np.full((8001, 2), 145_000))
     cases: list[tuple[str, list[Timings], CpuUse, float | None, str]] = [
         ("quiet", [quiet(1e6), quiet(1.01e6), quiet(1.02e6)], ALONE, 1.01e6, ""),
@@ -101,6 +104,7 @@ def test_the_latency_is_that_of_undisturbed_inferences_or_it_is_not_told() -> No
         ("no waits known, busy", [unknown(quiet(1e6))], busy, None, "does not tell"),
         ("all disturbed", [timings([1e6] * 30, waiting)], SHARED, None, "0 of 30 inferences"),
         ("a slow model, quiet", [timings([2e9, 2.02e9]), timings([2.01e9])], ALONE, 2.01e9, ""),
+        ("a thread that never woke", [lazy], SHARED, None, "the fastest tenth of all less"),
         ("one inference", [timings([2e9])], ALONE, None, "1 of 1 inferences"),
         ("a slow model that varies", [timings([2e9, 2.1e9, 2.5e9])], ALONE, None, "lies anywhere from"),
         ("threads that never ran at once", [half, quiet(3e5)], SHARED, None, "as little as 8 % of the time"),
@@ -171,6 +175,7 @@ def test_layers_tell_what_inferences_do_not_where_their_fast_mode_is_known() -> 
     for changed, use in (
         (layers._replace(known=0.8), SHARED),
         (layers._replace(inferences=8), SHARED),
+        (layers._replace(ns=7_000_001), SHARED),
         (layers, msgspec.structs.replace(SHARED, all_ran=0.3)),
         (layers, msgspec.structs.replace(SHARED, steal_cpus=0.1)),
         (layers, None),

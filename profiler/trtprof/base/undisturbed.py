@@ -187,8 +187,7 @@ def choose_undisturbed(processes: Sequence[Timings], slowness: Sequence[float] =
     """
     masks = [find_undisturbed(one) for one in processes]
     least = FEW if all(mask.all() for mask in masks) else ENOUGH
-    regimes = ""
-    medians: dict[int, float] = {}
+    regimes, medians = "", dict[int, float]()
     for at, (one, mask) in enumerate(zip(processes, masks, strict=True)):
         if at < len(slowness) and slowness[at] >= SLOW:
             mask[:] = False
@@ -225,8 +224,8 @@ def summarize(processes: Sequence[Timings], use: CpuUse, slowness: Sequence[floa
         low, high = median_interval(pooled, blocks)
         low, high = min([low, *medians]), max([high, *medians])
     all_ran = share_all_ran(processes)
-    known = all(one.waits_known for one in processes)
-    if not known and (use.others_cpus is None or use.others_cpus > QUIET * use.cpus):
+    unknown = not all(one.waits_known for one in processes)
+    if unknown and (use.others_cpus is None or use.others_cpus > QUIET * use.cpus):
         count, regimes = 0, next((t.words for t in (find_regimes(p.latency_ns) for p in processes) if t.words), "")
         used = "" if use.others_cpus is None else f", and other processes kept {use.others_cpus:.1f} CPUs busy"
         reason = f"this system does not tell how long threads wait for a CPU{used}"
@@ -238,15 +237,16 @@ def summarize(processes: Sequence[Timings], use: CpuUse, slowness: Sequence[floa
         reason = f"{count:,} of {latency.n:,} inferences ran without waiting for a CPU, too few for a median"
     elif all_ran < ALL_RAN_INFERENCES:
         reason = f"all threads had a CPU in as little as {_percent(max(all_ran, 0.0))} of the time"
+    elif count < 0.5 * latency.n and median > DISAGREE * latency.p10_ns:
+        reason = f"inferences that waited for no CPU took {format_ns(median)}, the fastest tenth of all less"
     elif high - low > 2 * SPREAD * median:
         reason = f"the median of the undisturbed inferences lies anywhere from {format_ns(low)} to {format_ns(high)}"
-    told = not reason
     return msgspec.structs.replace(
         latency,
-        undisturbed_ns=round(median) if told else None,
-        undisturbed_low_ns=round(low) if told else None,
-        undisturbed_high_ns=round(high) if told else None,
-        undisturbed_basis="inferences" if told else "",
+        undisturbed_ns=None if reason else round(median),
+        undisturbed_low_ns=None if reason else round(low),
+        undisturbed_high_ns=None if reason else round(high),
+        undisturbed_basis="" if reason else "inferences",
         undisturbed_n=count,
         undisturbed_reason=reason,
         regimes=regimes,
@@ -273,6 +273,8 @@ def estimate_from_layers(latency: Latency, layers: LayerTimes, use: CpuUse | Non
         reason = f"only {layers.inferences} were profiled"
     elif layers.known < FAST_KNOWN:
         reason = f"layers with {_percent(1 - layers.known)} of the time never ran undisturbed {FAST_LEAST} times"
+    elif layers.ns > latency.p10_ns:
+        reason = f"its layers add up to {format_ns(layers.ns)}, more than the fastest tenth of the inferences took"
     elif (use.all_ran or 0.0) < ALL_RAN_LAYERS:
         reason = f"all threads had a CPU in as little as {_percent(max(use.all_ran or 0.0, 0.0))} of the time"
     if reason:

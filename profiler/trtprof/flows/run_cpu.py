@@ -95,9 +95,7 @@ def _capture(job: Job, session: SessionRequest, calibration: Calibration | None)
 
 def _best_probe_ns(job: Job, calibration: Calibration | None) -> float:
     """The fastest speed probe known of this machine; 0 for none."""
-    if calibration is not None:
-        return calibration.best_probe_ns
-    return job.folder.read(run_folder.CEILINGS, Ceilings).probe_ns
+    return calibration.best_probe_ns if calibration else job.folder.read(run_folder.CEILINGS, Ceilings).probe_ns
 
 
 def _asked(options: RunOptions) -> Asked:
