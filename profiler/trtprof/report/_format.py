@@ -269,7 +269,7 @@ def perturbation(latency: Latency, profiled: Latency) -> float | None:
     """How much longer an inference takes while the profiler runs, as a fraction; None where it was not measured."""
     if not latency.headline_ns or not latency.n or not profiled.n:
         return None
-    return profiled.median_ns / latency.headline_ns - 1
+    return profiled.headline_ns / latency.headline_ns - 1
 
 
 def signed_percent(fraction: float) -> str:
