@@ -107,7 +107,7 @@ ANSWERS: Mapping[str, Answers] = {
         on_cuda="gelu-approximation",
         on_tensorrt="builder-level-5 fp16",
     ),
-    "SK803": _answers(rewrites="convinteger-uint8-weights pow-as-mul prelu-spelled softmax-spelled"),
+    "SK803": _answers(rewrites="conv1d-as-conv2d convinteger-uint8-weights pow-as-mul prelu-spelled softmax-spelled"),
     "SL1": _answers(rewrites="cast-pairs"),
     "TC1": _answers(rewrites="conv-pad-channels"),
     "TC2": _answers(on_cuda="tf32", on_tensorrt="builder-level-5 fp16 tf32"),

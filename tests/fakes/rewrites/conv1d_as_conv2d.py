@@ -31,6 +31,12 @@ CASES = (
         dims={"L": 9, "A": 7, "B": 6},
     ),
     RewriteCase(
+        "few positions of channels that are no multiple of 4",
+        "g (float[N,17,4] x) => (float[N,5,4] y) { y = Conv <pads = [1, 1]> (x, w, b) }",
+        weights={"w": random(0, 5, 17, 3), "b": random(1, 5)},
+        dims={"N": 2},
+    ),
+    RewriteCase(
         "a weight that callers may give",
         "g (float[2,6,9] x, float[6,1,3] w) => (float[2,6,7] y) { y = Conv <group = 6> (x, w) }",
         fits=0,

@@ -2,7 +2,7 @@
 
 What:
     ONNX Runtime runs the op, under the condition that the finding names, at least twice as slowly as other ops that
-    compute the same. The table is `diagnose/slow_kernels.toml`: 18 ops and conditions, each measured against the other
+    compute the same. The table is `diagnose/slow_kernels.toml`: 21 ops and conditions, each measured against the other
     form with equal outputs. The layer's own time is at least what the other form took there for as much work.
 
 Why:
@@ -110,10 +110,28 @@ def _leading_axis(_case: Case, op: Op) -> bool:
     return axis is not None and math.prod(shape[:axis]) == 1 and math.prod(shape[axis + 1 :]) >= 64 and shape[axis] > 1
 
 
-def _feeds_tanh(case: Case, op: Op) -> bool:
+def _readers(case: Case, op: Op) -> set[str]:
+    """Types of the ops that read what an op makes."""
     made = {tensor.name for tensor in op.outputs if tensor is not None}
-    readers = [layer.op for layer in case.engine.values() if made & {t.name for t in layer.op.inputs if t is not None}]
-    return [reader.op_type for reader in readers] == ["Tanh"]
+    ops = (layer.op for layer in case.engine.values())
+    return {one.op_type for one in ops if made & {tensor.name for tensor in one.inputs if tensor is not None}}
+
+
+def _few_positions(_case: Case, op: Op) -> bool:
+    result = _shape(op.outputs[0] if op.outputs else None)
+    return len(result) == 3 and 2 <= result[2] <= 6 and op.attributes.get("group", 1) == 1
+
+
+def _key_mask(case: Case, op: Op) -> bool:
+    """A mask of the last axis between scores and a constant in front of a Softmax."""
+    mask, *sides = (_shape(_input(op, place)) for place in range(3))
+    scores = max(sides, key=len, default=())
+    return (
+        any(tensor is not None and tensor.elements == 1 for tensor in op.inputs[1:])
+        and (1, *scores[-1:]) == (math.prod(mask[-2:-1]), *mask[-1:])
+        and math.prod(scores) >= 64 * math.prod(mask)
+        and _readers(case, op) <= {"Softmax"}
+    )
 
 
 def _nearest_twice(_case: Case, op: Op) -> bool:
@@ -132,12 +150,13 @@ def _word(op: Op, name: str, default: str) -> str:
     return str(op.attributes.get(name, default))
 
 
-def _signed(*places: int) -> Callable[[Case, Op], bool]:
-    """Whether the tensors at these operands (0: activations, 1: weights) are int8."""
+def _typed(dtype: str, *places: int, constant: bool = False) -> Callable[[Case, Op], bool]:
+    """Whether the tensors at these operands (0: activations, 1: weights) have a type, the last perhaps constant."""
 
     def check(_case: Case, op: Op) -> bool:
         operands = [_input(op, OPERANDS[op.op_type][place]) for place in places]
-        return all(tensor is not None and tensor.dtype == "int8" for tensor in operands)
+        fits = all(tensor is not None and tensor.dtype == dtype for tensor in operands)
+        return fits and (not constant or (operands[-1] is not None and operands[-1].constant))
 
     return check
 
@@ -145,15 +164,18 @@ def _signed(*places: int) -> Callable[[Case, Op], bool]:
 CONDITIONS: Mapping[str, Callable[[Case, Op], bool]] = {
     "always": lambda *_: True,
     "cubic": lambda _, op: _word(op, "mode", "") == "cubic",
-    "feeds_tanh": _feeds_tanh,
+    "feeds_tanh": lambda case, op: _readers(case, op) == {"Tanh"},
+    "few_positions": _few_positions,
     "inner_axis": _inner_axis,
+    "key_mask": _key_mask,
     "last_axis": _last_axis,
     "leading_axis": _leading_axis,
     "linear_of_three": lambda _, op: _word(op, "mode", "") == "linear" and len(_shape(_input(op, 0))) == 3,
     "nearest_twice": _nearest_twice,
     "one_exponent": lambda _, op: (exponent := _input(op, 1)) is not None and exponent.elements == 1,
-    "signed_activations": _signed(0, 1),
-    "signed_weights": _signed(1),
+    "signed_activations": _typed("int8", 0, 1),
+    "signed_weights": _typed("int8", 1),
     "three_dimensions": lambda _, op: len(_shape(_input(op, 0))) == 3,
+    "unsigned_weights": _typed("uint8", 0, 1, constant=True),
 }
 """Under which condition a row of the table holds, by its ``when``."""
