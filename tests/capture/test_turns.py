@@ -22,7 +22,6 @@ from trtprof.base.records import InputTensor
 from trtprof.capture import turns
 from trtprof.capture.turns import Pair, Turn, TurnsRequest, Variant, opened, pairs_of, round_of
 from trtprof.capture.workers import turns as worker
-from trtprof.capture.workers.inference import make_inputs
 from trtprof.runtime.ort_session import SessionRequest
 from trtprof.runtime.session_tuning import SessionTuning
 from trtprof.source.load import load_model, source_of
@@ -256,22 +255,6 @@ def test_a_worker_answers_each_turn_with_its_samples() -> None:
     assert ready.run_ns < ready.made_ns
     assert len(first.samples) == 1
     assert min(second.samples) > 0
-
-
-def test_large_random_floats_alternate_and_what_may_be_a_setting_does_not() -> None:
-    plans = (
-        InputTensor(name="image", dtype="fp32", shape=(32, 32)),
-        InputTensor(name="speed", dtype="fp32", shape=(1,)),
-        InputTensor(name="ids", dtype="int64", shape=(2000,), kind="integers", low=0, high=9),
-    )
-    feeds = make_inputs(plans, 0)
-    (other,) = worker.other_inputs(plans, 0, feeds)
-    assert {name: bool((other[name] == feeds[name]).all()) for name in feeds} == {
-        "image": False,
-        "speed": True,
-        "ids": True,
-    }
-    assert worker.other_inputs(plans[1:], 0, make_inputs(plans[1:], 0)) == []
 
 
 def test_busy_threads_are_no_sleep() -> None:

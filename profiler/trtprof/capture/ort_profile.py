@@ -87,6 +87,7 @@ class _Runs(NamedTuple):
 
     bounds: list[Event]
     launched: list[list[Event]]
+    first: list[Event]  # The nodes of the first inference of all, whose inputs are those of the seed
 
 
 def _last_runs(events: Sequence[Event], runs: int) -> _Runs:
@@ -107,19 +108,21 @@ def _last_runs(events: Sequence[Event], runs: int) -> _Runs:
             why="ONNX Runtime stops recording after one million events",
             fix="profile fewer iterations: --profile-iterations 3",
         )
-    return _Runs(bounds[-runs:], per_run[-runs:])
+    return _Runs(bounds[-runs:], per_run[-runs:], per_run[0])
 
 
 def profile_from_events(events: Sequence[Event], runs: int, scheduled: Sequence[ScheduledNode]) -> Profile:
     """The kernel table of events in the order in which they were written."""
     import pandas as pd
 
-    bounds, per_run = _last_runs(events, runs)
+    bounds, per_run, first = _last_runs(events, runs)
     schedule = Schedule(scheduled)
     graphs = {node.name: node.graph for node in scheduled}
     rows: list[tuple[int, int, str, str, int, int, int]] = []
+    seen = dict(zip(schedule.layers_of(first)[::-1], first[::-1], strict=True))  # A layer of a loop: its first step
     for iteration, (bound, launched) in enumerate(zip(bounds, per_run, strict=True)):
         layers = schedule.layers_of(launched)
+        seen = dict(zip(layers, launched, strict=True)) | seen
         self_us = _self_times(launched, layers, graphs)
         order = sorted(range(len(launched)), key=lambda i: (launched[i].ts, -launched[i].dur, i))
         for index, position in enumerate(order):
@@ -135,10 +138,10 @@ def profile_from_events(events: Sequence[Event], runs: int, scheduled: Sequence[
                     self_us[position] * CLOCK_RESOLUTION_NS,
                 )
             )
-    shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
-    for event, name in zip(per_run[-1], layers, strict=True):
-        if name not in shapes:
-            shapes[name] = (_tensors(event.args.input_type_shape), _tensors(event.args.output_type_shape))
+    shapes = {
+        name: (_tensors(event.args.input_type_shape), _tensors(event.args.output_type_shape))
+        for name, event in seen.items()
+    }
     return Profile(
         kernels=pd.DataFrame.from_records(rows, columns=list(KERNEL_COLUMNS)),
         run_ns=np.asarray([bound.dur * CLOCK_RESOLUTION_NS for bound in bounds], dtype=np.int64),
@@ -157,7 +160,7 @@ def node_events(events: Sequence[Event], runs: int, scheduled: Sequence[Schedule
     """
     import pandas as pd
 
-    bounds, per_run = _last_runs(events, runs)
+    bounds, per_run, _ = _last_runs(events, runs)
     schedule = Schedule(scheduled)
     rows: list[tuple[int, int, str, str, int, int]] = []
     for iteration, (bound, launched) in enumerate(zip(bounds, per_run, strict=True)):

@@ -241,7 +241,7 @@ def _after(options: RunOptions, folder: RunFolder, found: Run) -> Run:
         why = as_error(error)
         say(f"the trial failed, the run is whole: {f'{why.what}: {why.why}' if why else repr(error)}")
         return found
-    for line in told(tried.rungs, found.latency.headline_ns) if tried is not None else ():
+    for line in told(tried.rungs) if tried is not None else ():
         say(line)
     return folder.report() if tried is not None else found
 

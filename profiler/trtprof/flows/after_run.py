@@ -39,7 +39,6 @@ from trtprof.source.load import LoadedModel
 MOST_S = 9.0  # Nothing begins that would end later after the report, which is then written once more
 MOST_TRIED, MOST_OF_ONE = 3, 2  # Candidates in all, and of one finding
 START_S, ALONE_S = 0.6, 2.5  # A process; turns of a layer alone
-ALIKE = 0.2  # Share by which the original may differ from the run before that is said
 _FIRST = ("HO503", "SK803")  # Their remedies are the surest: spinning on busy CPUs, kernels with a faster form
 _DRAWN = {"fp32": (-1.0, 1.0), "fp16": (-1.0, 1.0), "fp64": (-1.0, 1.0), "int8": (-100, 100), "uint8": (0, 200)}
 """Range of the inputs of a layer alone, by type; values of other types may be indices, whose range is not known."""
@@ -153,8 +152,8 @@ def try_after(options: RunOptions, folder: RunFolder, progress: Progress = SILEN
     return found
 
 
-def told(rungs: Iterable[Rung], usual_ns: int = 0) -> list[str]:
-    """What was measured: a line for each candidate that is faster, and one for the others; ``usual_ns``: of the run."""
+def told(rungs: Iterable[Rung]) -> list[str]:
+    """What was measured: a line for each candidate that is faster, and one for the others."""
     lines, others = [], []
     for rung in rungs:
         how = "".join(f" ({key}={value})" for key, value in rung.options.items())
@@ -162,8 +161,6 @@ def told(rungs: Iterable[Rung], usual_ns: int = 0) -> list[str]:
         whole = f"{times(rung.gain)} on the model" if rung.gain else ""
         if rung.verdict == "helps" and rung.before_ns is not None and rung.after_ns is not None:
             levels = f"{format_ns(rung.before_ns)} to {format_ns(rung.after_ns)}"
-            if abs(usual_ns - rung.before_ns) > ALIKE * rung.before_ns:
-                levels += f" (the run: {format_ns(usual_ns)})"
             levels += f", {rung.reason}" if rung.reason else ""
             lines.append(f"{rung.name}{how}: measured {alone}{whole}, {levels}; {rung.title}")
         elif rung.verdict == "not measured" and rung.predicted:

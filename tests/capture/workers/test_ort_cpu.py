@@ -19,7 +19,7 @@ from trtprof.base.records import KERNEL_COLUMNS, InputTensor
 from trtprof.base.undisturbed import Timings
 from trtprof.capture import ort_profile
 from trtprof.capture.workers.cpu_meter import Budget
-from trtprof.capture.workers.inference import make_inputs
+from trtprof.capture.workers.inference import make_input_sets, make_inputs
 from trtprof.capture.workers.ort_cpu import GRAPH_FILE, WorkerRequest, capture, load_timings
 from trtprof.engine.onnxruntime import layers_from_file
 from trtprof.runtime.ort_session import SessionRequest, name_layers
@@ -113,6 +113,19 @@ def test_an_input_does_not_change_when_one_from_a_file_stands_before_it(tmp_path
     assert np.array_equal(make_inputs((FLOATS,), 1)["x"], make_inputs((file, FLOATS), 1)["x"])
 
 
+def test_other_values_are_drawn_for_large_random_floats_and_not_for_what_may_be_a_setting() -> None:
+    plans = (
+        InputTensor(name="image", dtype="fp32", shape=(32, 32)),
+        InputTensor(name="speed", dtype="fp32", shape=(1,)),
+        InputTensor(name="ids", dtype="int64", shape=(2000,), kind="integers", low=0, high=9),
+    )
+    feeds, other = make_input_sets(plans, 0)
+    assert np.array_equal(feeds["image"], make_inputs(plans, 0)["image"])
+    same = {name: bool((other[name] == feeds[name]).all()) for name in feeds}
+    assert same == {"image": False, "speed": True, "ids": True}
+    assert len(make_input_sets(plans[1:], 0)) == 1
+
+
 # --- whole captures -------------------------------------------------------------------------
 
 
@@ -182,6 +195,41 @@ def model_of(nodes: list[onnx.NodeProto], rows: int | str, constants: list[onnx.
         constants,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_inputs_alternate_as_long_as_the_model_takes_both(tmp_path: Path) -> None:
+    """The first value of seed 0 is 0.27, that of seed 1 is 0.02."""
+    ways = [
+        helper.make_graph([helper.make_node(op, ["h"], ["o"], op)], op, [], [
+            helper.make_tensor_value_info("o", TensorProto.FLOAT, [2000])
+        ])
+        for op in ("Neg", "Abs")
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node("Gather", ["x", "zero"], ["first"], "first"),
+        helper.make_node("Less", ["first", "bar"], ["less"], "less"),
+        helper.make_node("Cast", ["less"], ["index"], "index", to=TensorProto.INT64),
+        helper.make_node("Gather", ["rows", "index"], ["row"], "row"),
+        helper.make_node("Add", ["x", "row"], ["h"], "sum"),
+        helper.make_node("If", ["less"], ["y"], "if", then_branch=ways[0], else_branch=ways[1]),
+    ]
+    constants = {"zero": np.asarray(0), "bar": np.asarray(0.1, np.float32)}
+    for rows, ran in ((2, {"Neg", "Abs"}), (1, {"Abs"})):
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        constants["rows"] = np.zeros(rows, np.float32)
+        graph = helper.make_graph(
+            nodes, "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2000])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2000])],
+            [numpy_helper.from_array(value, name) for name, value in constants.items()],
+        )  # fmt: skip
+        onnx.save(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "model.onnx"
+        )
+        found = captured(request_for(folder / "model.onnx", folder))
+        assert {name for name in found.profile.kernels["layer"] if name in ("Neg", "Abs")} == ran
+        assert set(found.profile.kernels["layer"]) == set(found.profile.shapes)
 
 
 def test_layers_that_onnxruntime_leaves_without_a_unique_name_are_captured_apart(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ DOES_NOT_RUN = "the model does not run with these inputs"
 """What is said of a model that refuses its inputs."""
 LONGEST_S = 1800.0
 """An inference that takes longer never ends, as far as anybody who waits can tell."""
+_LARGE = 1024  # Elements of an input that is data; smaller ones may be settings, which decide shapes
 EVENT_LIMIT = 200_000
 """Profiler events to record at most: each is about 1 kB of JSON, and ONNX Runtime drops all after one million."""
 
@@ -55,6 +56,17 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
         getattr(ml_dtypes, NARROW_DTYPES[dtype]) if dtype in NARROW_DTYPES else NUMPY_DTYPES[dtype]
     )
     return found
+
+
+def make_input_sets(plans: tuple[InputTensor, ...], seed: int) -> list[dict[str, npt.NDArray[Any]]]:
+    """The inputs to alternate on a CPU: those of the seed, and the same with other values in large random floats.
+
+    A branch predictor learns the signs of a single input: PRelu of a model took 0.36 ms with one, 0.54 ms with two.
+    """
+    feeds = make_inputs(plans, seed)
+    large = {plan.name for plan in plans if plan.kind == "uniform" and feeds[plan.name].size >= _LARGE}
+    other = make_inputs(plans, seed + 1) if large else {}
+    return [feeds, {**feeds, **{name: other[name] for name in large}}] if large else [feeds]
 
 
 def make_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDArray[Any]]:

@@ -7,6 +7,7 @@ several such processes together (`flows.run_cpu`). What takes long to import is 
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ from trtprof.base.progress import Count
 from trtprof.base.records import InputTensor
 from trtprof.base.undisturbed import Timings
 from trtprof.capture.workers.cpu_meter import Budget, CpuSeconds, Meter, list_threads
-from trtprof.capture.workers.inference import EVENT_LIMIT, Runnable, first_run, make_inputs, say, warm_up
+from trtprof.capture.workers.inference import EVENT_LIMIT, Runnable, first_run, make_input_sets, say, warm_up
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionFacts, SessionRequest, make_session, timed_session
 from trtprof.runtime.speed_probe import probe_ns
@@ -64,13 +65,13 @@ def main(argv: list[str]) -> int:
 def capture(request: WorkerRequest) -> CpuRound:
     """Time inferences without and with the profiler."""
     scratch = Path(request.scratch)
-    feeds = make_inputs(request.inputs, request.seed)
+    sets = make_input_sets(request.inputs, request.seed)
     probes = [probe_ns()]
     threads = list_threads()
     session, facts = timed_session(request.session)
     meter = Meter(threads)
     began = time.perf_counter()
-    run = bind(session, feeds)
+    run = bind(session, *sets)
     # The first inference warms up, too: of a slow model it is enough.
     warmups = 1 + warm_up(run, request.warmup_ms - 1e3 * (time.perf_counter() - began))
     clean, clean_use = meter.time(run, request.clean, _count("inferences without a profiler"))
@@ -85,7 +86,7 @@ def capture(request: WorkerRequest) -> CpuRound:
     meter = Meter(threads)
     nodes = max(request.layers, 1)
     began = time.perf_counter()
-    run = bind(session, feeds)
+    run = bind(session, *sets)
     # Not for long: every event of it is kept in memory.
     warm_ms = min(request.warmup_ms, _PROFILE_WARM_MS) - 1e3 * (time.perf_counter() - began)
     warm_up(run, warm_ms, at_most=min(EVENT_LIMIT // nodes // 4, 10))
@@ -124,19 +125,31 @@ def load_timings(scratch: Path) -> tuple[Timings, Timings]:
     return found[0], found[1]
 
 
-def bind(session: Any, feeds: dict[str, npt.NDArray[Any]]) -> Runnable:
-    """One inference with inputs and outputs bound, as a deployed loop would: nothing is copied."""
+def bind(session: Any, *sets: dict[str, npt.NDArray[Any]]) -> Runnable:
+    """One inference with inputs and outputs bound, as a deployed loop would: nothing is copied; the sets alternate."""
     import onnxruntime
 
-    binding = session.io_binding()
-    for name, array in feeds.items():
-        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
-    for output in session.get_outputs():
-        binding.bind_output(output.name, "cpu")
-    call = session.run_with_iobinding
+    taken = {value.name for value in session.get_inputs()}  # A rewritten model may lack one that nothing reads
+    bindings = []
+    for feeds in sets:
+        binding = session.io_binding()
+        for name in filter(taken.__contains__, feeds):
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(feeds[name]))
+        for output in session.get_outputs():
+            binding.bind_output(output.name, "cpu")
+        bindings.append(binding)
+    call, following = session.run_with_iobinding, itertools.cycle(bindings).__next__
 
     def run() -> None:
-        call(binding)
+        nonlocal following
+        binding = following()
+        try:
+            call(binding)
+        except Exception:
+            if binding is bindings[0]:
+                raise
+            following = itertools.repeat(bindings[0]).__next__  # The other values decide shapes that do not fit
+            run()
 
     first_run(run)
     return run

@@ -7,9 +7,8 @@ Only the CPU's way has run on the device that it is for. What drives a GPU here 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from trtprof.capture.turns import Variant
 from trtprof.capture.workers.gpu_work import Arrays
@@ -36,7 +35,7 @@ def runnable_of(variant: Variant, feeds: Arrays, *others: Arrays) -> Iterator[Ti
     if variant.session is None:
         raise ValueError(f"{variant.name} has neither a session nor an engine")
     if variant.session.provider == "cpu":
-        yield _on_cpu(variant.session, (feeds, *others))
+        yield _on_cpu(variant.session, feeds, *others)
         return
     from trtprof.capture.workers.ort_cuda import OrtRunner, timer_for, with_graph
 
@@ -46,18 +45,13 @@ def runnable_of(variant: Variant, feeds: Arrays, *others: Arrays) -> Iterator[Ti
         yield lambda: on_gpu.infer()[0]
 
 
-def _on_cpu(request: SessionRequest, sets: Sequence[Arrays]) -> Timed:
+def _on_cpu(request: SessionRequest, *sets: Arrays) -> Timed:
     from trtprof.capture.workers.ort_cpu import bind
 
-    session = make_session(request)
-    # A variant may no longer have an input that nothing reads.
-    taken = {value.name for value in session.get_inputs()}
-    runs = [bind(session, {name: array for name, array in feeds.items() if name in taken}) for feeds in sets]
-    alternating = itertools.cycle(runs)
+    run = bind(make_session(request), *sets)
     clock = time.perf_counter_ns
 
     def timed() -> int:
-        run = next(alternating)
         began = clock()
         run()
         return clock() - began

@@ -19,12 +19,10 @@ from pathlib import Path
 import msgspec
 
 from trtprof.base.progress import Count, unheard
-from trtprof.base.records import InputTensor
 from trtprof.base.undisturbed import find_undisturbed, share_all_ran
 from trtprof.capture.turns import Ready, Turn, TurnsRequest
 from trtprof.capture.workers.cpu_meter import Budget, Meter, list_threads
-from trtprof.capture.workers.gpu_work import Arrays
-from trtprof.capture.workers.inference import make_inputs
+from trtprof.capture.workers.inference import make_input_sets
 from trtprof.capture.workers.runnable import Timed, runnable_of
 from trtprof.runtime import child
 
@@ -32,7 +30,6 @@ _LOOK_S = 0.005
 _ASLEEP = 0.05
 """Share of the time between two looks that the whole process may be busy for, and count as asleep."""
 _PATIENCE_S = 2.0
-_LARGE = 1024  # Elements of an input that is data; smaller ones may be settings, which decide shapes
 _AGAIN = 0.2
 """Share of a turn that goes before it, untimed: caches and clocks are the other side's."""
 
@@ -40,11 +37,10 @@ _AGAIN = 0.2
 def take_turns(lines: Iterator[bytes]) -> Iterator[Ready | Turn]:
     """Make the variant of the request that is the first line ready, then run for as many ms as each line says."""
     request = msgspec.json.decode(next(lines), type=TurnsRequest)
-    feeds = make_inputs(request.variant.inputs, request.variant.seed)
-    other = other_inputs(request.variant.inputs, request.variant.seed, feeds)
+    sets = make_input_sets(request.variant.inputs, request.variant.seed)
     threads, began = list_threads(), time.perf_counter_ns()
     on_cpu = request.variant.session is not None and request.variant.session.provider == "cpu"
-    with runnable_of(request.variant, feeds, *other) as timed:
+    with runnable_of(request.variant, *sets) as timed:
         meter = Meter(threads)
         made_ns = time.perf_counter_ns() - began
         usual_ns = statistics.median(run_for(timed, request.warmup_ms))
@@ -56,16 +52,6 @@ def take_turns(lines: Iterator[bytes]) -> Iterator[Ready | Turn]:
             turn = metered(meter, timed, ms) if on_cpu else Turn(samples=tuple(run_for(timed, ms)), quiet=True)
             usual_ns = statistics.median(turn.samples)
             yield msgspec.structs.replace(turn, quiet=asleep())
-
-
-def other_inputs(inputs: tuple[InputTensor, ...], seed: int, feeds: Arrays) -> list[Arrays]:
-    """The inputs with other values in large ones of random floats, or nothing where there are none.
-
-    A branch predictor learns the signs of a single input: PRelu of a model took 0.36 ms with one, 0.54 ms with two.
-    """
-    large = {plan.name for plan in inputs if plan.kind == "uniform" and feeds[plan.name].size >= _LARGE}
-    drawn = make_inputs(inputs, seed + 1) if large else {}
-    return [{**feeds, **{name: drawn[name] for name in large}}] if large else []
 
 
 def metered(meter: Meter, timed: Timed, ms: float) -> Turn:
