@@ -7,12 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.cases import predict_layers
 from tests.fakes.support import one_unit
 from trtprof.base.peaks import peak_flops
 from trtprof.base.records import Attribute, Ceilings, Dim, Estimate, Layer, Op, Roof, Tensor, Unsure, Work
 from trtprof.cost import work_of
 from trtprof.estimate.cache import Traffic
-from trtprof.estimate.roofline import dram_rate, estimate, predict_layers
+from trtprof.estimate.roofline import dram_rate, estimate
 from trtprof.hardware import gpus
 
 STORY = Ceilings(

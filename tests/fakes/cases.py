@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +28,8 @@ from trtprof.cost.precision import compute_dtype
 from trtprof.diagnose import Case
 from trtprof.diagnose.ledger import Overheads, build_ledger
 from trtprof.diagnose.rank import diagnose
-from trtprof.estimate.roofline import predict_layers
+from trtprof.estimate.cache import steady_state_traffic
+from trtprof.estimate.roofline import estimate, layer_accesses, out_of_place
 
 CEILINGS = Ceilings(
     device="an invented device", source="a test", measured_at="2026-01-01T00:00:00+00:00",
@@ -87,6 +88,22 @@ class Timed(NamedTuple):
     layer: Layer
     slow: float = 1.0
     ns: int | None = None
+
+
+def predict_layers(
+    layers: Sequence[Layer], works: Mapping[str, Work | None], ceilings: Ceilings, outputs: Collection[str] = ()
+) -> dict[str, Estimate | None]:
+    """An estimate for every layer in execution order, None where its work is unknown."""
+    accesses, kept = layer_accesses(layers, works, outputs)
+    traffic = steady_state_traffic(accesses, ceilings.cache_bytes, outputs=kept)
+    apart = out_of_place(accesses)
+    found: dict[str, Estimate | None] = {}
+    for layer in layers:
+        work = works.get(layer.name)
+        found[layer.name] = (
+            None if work is None else estimate(work, traffic[layer.name], ceilings, out_of_place=layer.name in apart)
+        )
+    return found
 
 
 def make_case(

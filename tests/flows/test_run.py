@@ -6,11 +6,13 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import trtprof
-from tests.fakes.support import ROOT, SAMPLES, refused
+from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, refused
+from tests.fakes.trying import model_of
 from trtprof.base import run_folder
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.records import SCHEMA_VERSION
@@ -230,3 +232,21 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert caught.value.why == "No space left on device"
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
     assert folder.file("x.json").read_bytes() == b"old"
+
+
+def test_a_layer_of_a_loop_is_bound_by_all_its_steps(tmp_path: Path) -> None:
+    graph = """g (float[1,256] x) => (float[1,256] y) {
+        n = Abs (x) y = Loop <body = b (int64 i, bool c, float[1,256] s) => (bool d, float[1,256] t) {
+            d = Identity (c) t = MatMul (s, w)
+        }> (steps, yes, n)
+    }"""
+    weights = {"w": np.eye(256, dtype=np.float32), "steps": np.asarray(64), "yes": np.asarray(True)}
+    model = ModelRequest.of(model_of(graph, tmp_path, **weights))
+    report = execute(options(tmp_path / "run", model=model)).report()
+    layers = {layer.op_type: layer for layer in report.layers}
+    step, weight_bytes, launch_ns = layers["MatMul"], 4 * 256 * 256, fixed_ceilings().launch_ns
+    assert step.work is not None
+    assert (step.flops, layers["Abs"].flops) == (64 * 2 * 256 * 256, 256)
+    assert weight_bytes * 64 <= step.work.bytes_read < weight_bytes * 65
+    assert step.attainable_ns is not None
+    assert step.attainable_ns >= 64 * launch_ns

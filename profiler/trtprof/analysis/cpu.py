@@ -54,7 +54,7 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
     if alignment.basis in ("layers", "shared"):
         latency = estimate_from_layers(latency, _layer_times(kernels, sum(layers_ns), sum(overheads.values())), use)
     evidence = Evidence(
-        engine=priced_layers(ran, fates, source, engine, on_cpu=True),
+        engine=priced_layers(ran, fates, source, engine, launches),
         layers_ns=layers_ns,
         kernels=[alignment.matches[layer.name] for layer in ran],
         latency=latency,

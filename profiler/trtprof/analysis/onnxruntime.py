@@ -8,7 +8,7 @@ import msgspec
 
 from trtprof.align.ort_cuda import matched_layer
 from trtprof.analysis.plan import PricedPlan
-from trtprof.analysis.work import NO_COST, price
+from trtprof.analysis.work import NO_COST, price, scaled
 from trtprof.base.records import (
     Engine,
     EngineFacts,
@@ -107,9 +107,17 @@ def _price_of_nodes(layer: Layer, ops: Sequence[Op], reason: str) -> tuple[Work 
 
 
 def priced_layers(
-    layers: Sequence[Layer], fates: tuple[NodeFate, ...], source: Source, engine: Engine, *, on_cpu: bool = False
+    layers: Sequence[Layer],
+    fates: tuple[NodeFate, ...],
+    source: Source,
+    engine: Engine,
+    launches: Mapping[str, float] | None = None,
 ) -> PricedPlan:
-    """Matched layers of ONNX Runtime, in execution order with the shapes of the run, as a plan with its work."""
+    """Matched layers of ONNX Runtime, in execution order with the shapes of the run, as a plan with its work.
+
+    ``launches``: on the CPU, how often each layer runs in an inference.
+    """
+    on_cpu = launches is not None
     ops = {node.name: node.op for node in source.nodes}
     prices = {layer.name: _price(layer, ops) for layer in layers}
     works = {name: work for name, (work, _) in prices.items()}
@@ -128,9 +136,11 @@ def priced_layers(
             writes=access.writes,
             constants=frozenset(t.name for t in layer.op.inputs if t is not None and t.constant),
             reason=prices[layer.name][1],
+            runs=max(int((launches or {}).get(layer.name, 1)), 1),
         )
         for layer, access in zip(layers, accesses, strict=True)
     )
+    all_runs = tuple(None if cost.work is None else scaled(cost.work, cost.runs) for cost in costs)
     document = EnginePlan(
         facts=EngineFacts(
             backend=engine.backend.name,
@@ -140,9 +150,9 @@ def priced_layers(
         ),
         bindings=tuple(_bindings(source)),
         layers=matched,
-        works=tuple(works[layer.name] for layer in layers),
+        works=all_runs,
         fates=fates,
-        summary=summarise(matched, [works[layer.name] for layer in layers], fates),
+        summary=summarise(matched, all_runs, fates),
     )
     return PricedPlan(document, costs, tuple(accesses), kept, (), tuple(layers) if on_cpu else ())
 

@@ -17,7 +17,7 @@ from trtprof.cost.plan import PlanCost, plan_costs
 from trtprof.diagnose.plan_summary import summarise
 from trtprof.estimate.cache import Access, Traffic, never_read, traffic_of_accesses
 from trtprof.estimate.edges import Edge, plan_edges, priced_edges
-from trtprof.estimate.roofline import estimate, predict_layers
+from trtprof.estimate.roofline import estimate, out_of_place
 from trtprof.kernel_names.algorithm import is_fast_convolution
 from trtprof.kernel_names.parse import parse
 
@@ -254,9 +254,11 @@ def estimates_of(
     """What every layer should take in one run; None where it launches nothing or too little of its work is known."""
     if priced.own:
         # On the CPU a view is a kernel too, and it matters whether a layer writes where it reads.
-        works = {layer.name: cost.work for layer, cost in zip(priced.own, priced.costs, strict=True)}
-        given_out = [binding.name for binding in priced.document.bindings if binding.mode == "output"]
-        return tuple(predict_layers(priced.own, works, ceilings, given_out).values())
+        apart = out_of_place(priced.accesses)
+        return tuple(
+            None if cost.work is None else estimate(cost.work, moved, ceilings, out_of_place=access.layer in apart)
+            for cost, moved, access in zip(priced.costs, traffic, priced.accesses, strict=True)
+        )
     known: dict[tuple[object, ...], records.Estimate] = {}
     """By all that `estimate` looks at: most layers of a large plan are like others."""
     estimates: list[records.Estimate | None] = []

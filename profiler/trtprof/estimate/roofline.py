@@ -21,7 +21,7 @@ import msgspec
 
 from trtprof.base.peaks import peak_flops, special_rate
 from trtprof.base.records import Bound, Ceilings, Estimate, Layer, Roof, Tensor, Unsure, Work
-from trtprof.estimate.cache import Access, Traffic, never_read, steady_state_traffic
+from trtprof.estimate.cache import Access, Traffic, never_read
 
 _WRITE_SHARES = {"read": 0.0, "add": 1 / 3, "copy": 1 / 2}
 
@@ -75,22 +75,6 @@ def unit_terms(work: Work, roof: Roof) -> dict[str, Fraction]:
     }
 
 
-def predict_layers(
-    layers: Sequence[Layer], works: Mapping[str, Work | None], ceilings: Ceilings, outputs: Collection[str] = ()
-) -> dict[str, Estimate | None]:
-    """An estimate for every layer in execution order, None where its work is unknown."""
-    accesses, kept = layer_accesses(layers, works, outputs)
-    traffic = steady_state_traffic(accesses, ceilings.cache_bytes, outputs=kept)
-    apart = _out_of_place(accesses)
-    found: dict[str, Estimate | None] = {}
-    for layer in layers:
-        work = works.get(layer.name)
-        found[layer.name] = (
-            None if work is None else estimate(work, traffic[layer.name], ceilings, out_of_place=layer.name in apart)
-        )
-    return found
-
-
 def layer_accesses(
     layers: Sequence[Layer], works: Mapping[str, Work | None], outputs: Collection[str] = ()
 ) -> tuple[list[Access], frozenset[str]]:
@@ -100,7 +84,7 @@ def layer_accesses(
     return accesses, frozenset(never_read(accesses) | {names.root("", name) for name in outputs})
 
 
-def _out_of_place(accesses: Sequence[Access]) -> set[str]:
+def out_of_place(accesses: Sequence[Access]) -> set[str]:
     """Layers that read and cannot write in place: no tensor that dies with them is as large as what they write."""
     last = {name: access.layer for access in accesses for name in access.reads}
     made: set[str] = set()

@@ -44,14 +44,9 @@ def _steps(case: Case) -> Iterator[_Steps]:
             yield _Steps(layer.name, layer.op_type, count if isinstance(count, int) else 0, layer.measured_ns, 0)
         elif layer.op_type in ("Loop", "Scan"):
             body = [one for one in case.layers if case.engine[one.name].graph.startswith(f"{layer.name}/")]
-            count = max((_runs(case, one) for one in body), default=0)
+            count = max((case.runs.get(one.name, 1) for one in body), default=0)
             ns = max(layer.measured_ns, sum(one.measured_ns for one in body))
             yield _Steps(layer.name, layer.op_type, count, ns, len(body))
-
-
-def _runs(case: Case, layer: LayerResult) -> int:
-    launches = sum(match.count for match in layer.kernels)
-    return max(case.runs.get(layer.name, 1), round(launches / max(case.profiled.n, 1)))
 
 
 def _reason(case: Case, layer: LayerResult) -> str:

@@ -28,15 +28,19 @@ def _reason(case: Case, layer: LayerResult) -> str:
         return unpriced(case, layer)
     return (
         f"{format_ns(layer.measured_ns)} measured is not under {format_percent(case.thresholds.above_roof)} of the "
-        f"ideal {format_ns(layer.ideal_ns)} by more than a step of the clock ({format_ns(case.clock_resolution_ns)})"
+        f"ideal {format_ns(layer.ideal_ns)} by more than a step of the clock ({format_ns(_step_ns(case, layer))})"
     )
 
 
 def _faster(case: Case, layer: LayerResult) -> bool:
-    """Whether the time measured is under ideal by more than the clock's step and the ceilings' spread."""
+    """Whether the time measured is under ideal by more than the clock's steps and the ceilings' spread."""
     if layer.ideal_ns is None or layer.measured_ns >= layer.ideal_ns * case.thresholds.above_roof:
         return False
-    return layer.ideal_ns - layer.measured_ns > case.clock_resolution_ns
+    return layer.ideal_ns - layer.measured_ns > _step_ns(case, layer)
+
+
+def _step_ns(case: Case, layer: LayerResult) -> int:
+    return case.clock_resolution_ns * case.runs.get(layer.name, 1)
 
 
 @rule("TR901", "faster than the roofline", order=0, reason=_reason, thresholds=("above_roof", "above_roof_limit"))
