@@ -27,7 +27,7 @@ def test_a_model_that_computes_wider_than_it_stores_says_so_first() -> None:
 def test_threads_that_spin_beside_other_processes_are_named_with_the_trial_that_shows_it() -> None:
     finding = only(busy(), "HO503")
     assert "2 threads spin" in finding.evidence
-    assert "(3 of them) kept 1.3 busy" in finding.evidence
+    assert "3 other processes kept 1.3 busy" in finding.evidence
     assert "waited 40.0 % of their time" in finding.evidence
     assert finding.command == "trtprof try m.onnx --rung no-spinning,threads-1 --budget 1m"
     assert "1 CPUs" in only(busy(cpus=1), "HO503").evidence  # More threads than CPUs

@@ -213,7 +213,7 @@ def _codes(values: list[str] | None) -> tuple[str, ...]:
     if unknown:
         raise UsageError(
             f"--only {unknown[0]}: there is no such rule", why="known: " + ", ".join(sorted(known)),
-            fix="`trtprof rules` lists them",
+            fix="`trtprof rules` lists them; --rung takes the name of a candidate, such as threads-1",
         )  # fmt: skip
     return found
 

@@ -130,7 +130,7 @@ def latency_text(run: Run) -> str:
         text += f"; {latency.regimes}"
     layers_ns = sum(layer.measured_ns for layer in run.layers)
     if layers_ns and abs(layers_ns / headline_ns - 1) >= APART:
-        text += f"; its layers add up to {units.format_ns(layers_ns)}"
+        text += f"; its layers add up to {units.format_ns(layers_ns)} in the profiled inferences"
     return text
 
 
@@ -196,8 +196,9 @@ def _cpu_text(run: Run) -> str:
     if waited >= 0.01 or taken > stolen:
         number = f"{use.others} other" if use.others else "other"
         who = f"{number} process wants" if use.others == 1 else f"{number} processes want"
-        took = f"{100 * waited:.0f} % of this run's CPU time went to them"
-        parts.append(f"{who} {cores}: {took if waited >= 0.01 else f'they kept {taken:.2g} of them busy'}")
+        it = ("it", "it") if use.others == 1 else ("they", "them")
+        took = f"{100 * waited:.0f} % of this run's CPU time went to {it[1]}"
+        parts.append(f"{who} {cores}: {took if waited >= 0.01 else f'{it[0]} kept {taken:.2g} of them busy'}")
     if stolen > QUIET * use.cpus:
         parts.append(f"the hypervisor gave {stolen:.2g} of {cores} to other guests")
     latency = run.latency

@@ -42,13 +42,13 @@ def judge(case: Case) -> Claim | str:
             f"other processes kept {others:.1f} of {use.cpus} CPUs busy, and the threads waited "
             f"{format_percent(waited)} of their time for one"
         )
-    by = f" ({use.others} of them)" if use.others else ""
+    by = f"{use.others} other process{'es' * (use.others != 1)}" if use.others else "other processes"
     waits = f"; the threads waited {format_percent(waited)} of their time for a CPU" if use.waits else ""
     return Claim(
         where="the session",
         evidence=(
-            f"{threads} threads spin while they wait for work, on {use.cpus} CPUs of which other processes{by} kept "
-            f"{others:.1f} busy{waits}"
+            f"{threads} threads spin while they wait for work, on {use.cpus} CPUs, of which {by} kept {others:.1f} "
+            f"busy{waits}"
         ),
         remedy="where CPUs are shared as here: let threads sleep (session.intra_op.allow_spinning=0), or use one",
         confidence=0.8,

@@ -73,7 +73,10 @@ def check(case: Case) -> Iterator[Claim]:
             f"{format_ns(total)} of the {format_ns(all_ns)} of its layers ({format_percent(min(total / all_ns, 1))}) "
             f"are steps that run one after the other; {worst.op_type} {worst.name}: {each}{body}"
         ),
-        remedy="batch sequences for throughput, which does not shorten the latency of one; for that, fewer steps",
+        remedy=(
+            "run several sequences as one batch for throughput, which does not shorten the latency of one; "
+            "only fewer steps or a smaller hidden size would"
+        ),
         layers={one.name: 0 for one in found},
         confidence=0.9,
         always=True,

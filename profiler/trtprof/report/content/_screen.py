@@ -151,7 +151,7 @@ def _at(finding: Finding, rows: Sequence[Row]) -> str:
     found = [f"{at}" for at, row in enumerate(heads, 1) if set(row.members) & set(finding.layers)]
     if not found:
         return finding.where
-    more = f" and {len(found) - ROWS} more" if len(found) > ROWS else ""
+    more = f", {count(len(found) - ROWS, 'more row')}" if len(found) > ROWS else ""
     below = len(set(finding.layers).difference(*(row.members for row in heads)))
     others = f" and {count(below, 'more layer')}" if below else ""
     return f"row{'s' if len(found) > 1 else ''} {', '.join(found[:ROWS])}{more}{others}"
@@ -161,7 +161,7 @@ def _causes(run: Run, rows: Sequence[Row]) -> Iterator[str]:
     causes = causes_of(run)
     if not causes:
         unsure = "none named: the numbers are not good enough, see TRUST"
-        yield unsure if run.no_verdict else "none found: no rule applies"
+        yield unsure if run.no_verdict else "none found: no known cause fits what ran"
     for finding in causes[:CAUSES]:
         level = next(word for least, word in CONFIDENCE if finding.confidence >= least)
         claim = f"{level} confidence{f', up to ~{units.format_ns(finding.lost_ns)}' if finding.lost_ns else ''}"
