@@ -24,6 +24,7 @@ from trtprof.runtime import child
 def fixed_calibration(patch: pytest.MonkeyPatch, ceilings: Ceilings | None = None) -> None:
     """Runs in this process take `fixed_ceilings`, or those given, instead of measuring for seconds."""
     patch.setattr(Calibration, "__init__", lambda *_args, **_named: None)
+    patch.setattr(Calibration, "__enter__", lambda self: self)
     patch.setattr(Calibration, "__exit__", lambda *_args: None)
     patch.setattr(Calibration, "round", lambda _: None)
     patch.setattr(Calibration, "best_probe_ns", 0.0)
@@ -36,6 +37,7 @@ def quick(patch: pytest.MonkeyPatch) -> None:
     # By probes of a moment another clock would be told from run to run.
     patch.setattr(ort_cpu, "probe_ns", lambda: 1e6)
     patch.setattr(child, "run_telling", call_telling)
+    patch.setattr(child, "started_ahead", lambda *_: contextlib.nullcontext())
 
 
 class _Lines(io.StringIO):

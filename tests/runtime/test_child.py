@@ -57,6 +57,23 @@ def test_a_child_relays_its_progress_and_leaves_no_log(tmp_path: Path, monkeypat
     assert lines == ["half way"]
     assert not (tmp_path / "run.log").exists()
 
+    # One that is there before its request answers it; where none is left, another one is started.
+    starts = tmp_path / "starts"
+    began = (
+        f"from trtprof.runtime import child\nsys.argv = sys.argv[3:]\nopen({str(starts)!r}, 'a').write('1')\n"
+        "argv = child.await_request()\n"
+    )
+    answers = "sys.exit(child.answer(argv, dict, lambda asked: int(os.environ['TMPDIR'] == os.path.dirname(argv[1]))))"
+    in_place_of_the_child(tmp_path, monkeypatch, began + answers)
+    with child.started_ahead("m", 1, lambda: None):
+        assert starts.read_text() == "1"
+        assert (asked(tmp_path), starts.read_text()) == (1, "1")
+        assert (asked(tmp_path), starts.read_text()) == (1, "11")
+    in_place_of_the_child(tmp_path, monkeypatch, began + "raise ZeroDivisionError('of ours')")
+    with child.started_ahead("m", 2, lambda: None), pytest.raises(child.DiedError) as error:
+        asked(tmp_path)
+    assert (error.value.why, starts.read_text()) == ("ZeroDivisionError: of ours", "1111")
+
 
 @pytest.mark.nightly
 def test_whatever_lies_in_the_working_folder_shadows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

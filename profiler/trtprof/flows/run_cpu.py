@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from pathlib import Path
 
@@ -24,7 +25,10 @@ from trtprof.flows.job import Job
 from trtprof.flows.options import RunOptions
 from trtprof.hardware.calibrate import Calibration, needed_ceilings
 from trtprof.hardware.device import host_cpu, resolve_threads
+from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionRequest, name_layers
+
+_WORKER = "trtprof.capture.workers.ort_cpu"
 
 
 def run_on_cpu(job: Job) -> None:
@@ -39,26 +43,33 @@ def run_on_cpu(job: Job) -> None:
         progress=job.progress.detail,
         device=device,
     )
-    with calibration:
+    asked = _asked(job.options)
+    captured = job.folder.has(run_folder.CAPTURE) and job.folder.has(run_folder.ENGINE)
+    job.progress.stage("ceilings")
+    with calibration, child.started_ahead(_WORKER, 0 if captured else asked.processes, _import_late):
         kept = job.folder.has(run_folder.CEILINGS) and not job.options.recalibrate
-        job.progress.stage("ceilings")
         if kept:
             job.progress.detail("kept from before")
         else:
             calibration.round()
-        _capture(job, msgspec.structs.replace(job.session, threads=threads), None if kept else calibration)
+        job.progress.stage("capture")
+        if captured:
+            job.progress.detail("kept from before")
+        else:
+            _capture(job, asked, msgspec.structs.replace(job.session, threads=threads), None if kept else calibration)
         if not kept:
             job.folder.write(run_folder.CEILINGS, calibration.finish())
 
 
-def _capture(job: Job, session: SessionRequest, calibration: Calibration | None) -> None:
+def _import_late() -> None:
+    """Import what the stages behind the measurements need, while others start, too."""
+    for name in ("pandas", "pyarrow.parquet", "trtprof.analysis.cpu", "jinja2"):
+        importlib.import_module(name)
+
+
+def _capture(job: Job, asked: Asked, session: SessionRequest, calibration: Calibration | None) -> None:
     """Time the model between rounds of calibration, and keep the session that was profiled as the engine."""
     folder, progress = job.folder, job.progress
-    progress.stage("capture")
-    if folder.has(run_folder.CAPTURE) and folder.has(run_folder.ENGINE):
-        progress.detail("kept from before")
-        return
-    asked = _asked(job.options)
     rounds: list[Round] = []
     began, before = time.monotonic(), list_cpu_seconds()
     while budgets := plan_round(asked, rounds, _best_probe_ns(job, calibration)):
@@ -124,7 +135,7 @@ def _run_round(
     )
     later_s = max(asked.processes - len(done) - 1, 0) * (done[-1].wall_s if done else 1.0)
     told = _with_time_left(job.progress.detail, later_s)
-    return launch.run_worker(request, "trtprof.capture.workers.ort_cpu", CpuRound, told)
+    return launch.run_worker(request, _WORKER, CpuRound, told)
 
 
 def _with_time_left(say: Progress, later_s: float) -> Progress:

@@ -54,7 +54,7 @@ QUICK_LONGEST_NS, QUICK_CONTENDERS = 15e6, 2  # `_fit.LONGEST_NS` and `_fit.MAX_
 
 MIN_RUNS = 3
 
-PARTS, PAUSE_SECONDS = 3, 0.004  # Of a sample, and before each of them
+PARTS, PAUSE_SECONDS = 3, 0.004  # Of a sample, and before each of them where all threads work
 
 CHAIN = (64, 512)  # Lengths of the chains whose difference is the launch floor
 
@@ -241,19 +241,19 @@ class _Bound:
     def run(self) -> None:
         self.session.run_with_iobinding(self._binding)
 
-    def fastest_ns(self, seconds: float) -> float:
+    def fastest_ns(self, seconds: float, pause_s: float = 0.0) -> float:
         """The fastest of the runs that fit into ``seconds``, at least `MIN_RUNS`, after two to warm up."""
-        return _fastest_ns(self.run, seconds)
+        return _fastest_ns(self.run, seconds, pause_s)
 
 
-def _fastest_ns(run: Callable[[], object], seconds: float) -> float:
+def _fastest_ns(run: Callable[[], object], seconds: float, pause_s: float) -> float:
     clock = time.perf_counter_ns
     for _ in range(2):
         run()
     samples: list[int] = []
     for _ in range(PARTS):
         # Threads that wake up are spread over idle CPUs; two that spin on one CPU would stay there.
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(pause_s)
         end = clock() + int(seconds / PARTS * 1e9)
         while len(samples) < MIN_RUNS or clock() < end:
             began = clock()
@@ -300,7 +300,7 @@ class _Bench:
         """
         bound = self._kept.pop(load.task, None) or self.bind(load.build())
         bound.fill()
-        net = bound.fastest_ns(self.sample_seconds) - self._empty_call_ns
+        net = bound.fastest_ns(self.sample_seconds, PAUSE_SECONDS) - self._empty_call_ns
         if load.task.ceiling.startswith("tensor "):
             # Packing the weights takes longer than the sample; streaming sessions are quick to make.
             self._kept[load.task] = bound

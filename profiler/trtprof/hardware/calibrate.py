@@ -117,6 +117,12 @@ class Calibration:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        if self._missing:
+            scratch = self._stack.enter_context(scratch_folder())
+            # The child is ended by a kill: its files lie in here, so that they go too.
+            where = {"TMPDIR": str(scratch), **child.ONE_THREAD}
+            self._child = child.Dialogue("trtprof.hardware._measure", scratch / "log.txt", where)
+            self._stack.callback(self._child.end)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,15 +130,10 @@ class Calibration:
 
     def round(self) -> None:
         """Measure for about a second, the first time two; nothing where all that is needed is kept."""
-        if not self._missing:
-            return
         if self._child is None:
+            return
+        if self._measured is None:
             self._say(f"measuring {len(self._missing)} ceilings and floors of this host at {_threads(self._threads)}")
-            scratch = self._stack.enter_context(scratch_folder())
-            # The child is ended by a kill: its files lie in here, so that they go too.
-            where = {"TMPDIR": str(scratch)}
-            self._child = child.Dialogue("trtprof.hardware._measure", scratch / "log.txt", where)
-            self._stack.callback(self._child.end)
         request = MeasureRequest(
             threads=self._threads,
             seconds=0.0,

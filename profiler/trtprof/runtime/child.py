@@ -6,6 +6,7 @@ may stand between parent and child: it runs the command of `prepare`. A `Dialogu
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import selectors
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import msgspec
 
@@ -35,6 +36,8 @@ _LOOK_S = 5.0
 _ENDS_S = 30.0
 """What a process takes at most to end once it has closed its output, or was killed. In a driver it may never."""
 UNTOLD = 74  # The exit code of a child that could not even write why it failed
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""Variables of children that need no linear algebra of NumPy, whose threads are the half of its import."""
 _REQUEST, _ANSWER, _FAILURE = "request.json", "answer.json", "failure.json"
 _ERRORS = {kind.exit_code: kind for kind in (UsageError, MissingError, BuildError, CaptureError)}
 
@@ -188,14 +191,11 @@ def run_telling(
     Returns its exit code; raises TimeoutError where it was late, see `ask`.
     """
     with log.open("wb") as errors:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace",
-            env=environment,
-        )  # fmt: skip
-    assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - they were asked for
+        process = _take_ahead(command, log, environment) or _start(command, errors, environment)
+    stdin, stdout = cast("IO[str]", process.stdin), cast("IO[str]", process.stdout)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     # A thread of its own reads: a child that hangs in a driver may keep its pipe open even when it is killed.
-    threading.Thread(target=_read, args=(process.stdout, lines), name="child-output", daemon=True).start()
+    threading.Thread(target=_read, args=(stdout, lines), name="child-output", daemon=True).start()
     end = None if within_s is None else time.monotonic() + within_s
     awake, ticks = time.monotonic(), -1.0
     try:
@@ -218,7 +218,65 @@ def run_telling(
             process.kill()
             ended(process)
         with suppress(OSError):
-            process.stdin.close()
+            stdin.close()
+
+
+def _start(command: Sequence[str], errors: IO[bytes] | int, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace",
+        env=environment,
+    )  # fmt: skip
+
+
+_ahead: dict[str, list[subprocess.Popen[str]]] = {}
+
+
+@contextmanager
+def started_ahead(module: str, count: int, meanwhile: Callable[[], object]) -> Iterator[None]:
+    """Start children that call `await_request` before there is a request: `run_telling` takes them in this block.
+
+    Their imports and ``meanwhile`` run side by side, and are over when the block begins: it may measure.
+    """
+    waiting = _ahead.setdefault(module, [])
+    try:
+        waiting += [_start(command(module), subprocess.DEVNULL, {**environment(), **ONE_THREAD}) for _ in range(count)]
+        meanwhile()
+        for process in waiting:
+            cast("IO[str]", process.stdout).readline()
+        yield
+    finally:
+        for process in _ahead.pop(module):
+            process.kill()
+            process.communicate()
+
+
+def _take_ahead(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[str] | None:
+    """Tell a child that was started ahead what to do; None where there is none, or it has ended."""
+    while waiting := _ahead.get("".join(command[3:4])):
+        process = waiting.pop(0)
+        changed = {name: text for name, text in environment.items() if os.environ.get(name) != text}
+        stdin = cast("IO[str]", process.stdin)
+        with suppress(OSError):
+            stdin.write(f"{json.dumps((command[4:], str(log), changed))}\n")
+            stdin.flush()
+            return process
+    return None
+
+
+def await_request() -> list[str]:
+    """The arguments of this process, told later where it was started ahead; it ends when its parent is gone."""
+    told: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    end_with_parent(told.put)
+    if len(sys.argv) > 1:
+        return sys.argv
+    sys.stdout.write("ready\n")
+    line = b""
+    while not line.endswith(b"\n"):
+        line += told.get()
+    arguments, log, changed = json.loads(line)
+    os.environ.update(changed)
+    os.dup2(os.open(log, os.O_WRONLY), 2)
+    return [*sys.argv, *arguments]
 
 
 def _read(pipe: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
