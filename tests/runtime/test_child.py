@@ -65,12 +65,12 @@ def test_a_child_relays_its_progress_and_leaves_no_log(tmp_path: Path, monkeypat
     )
     answers = "sys.exit(child.answer(argv, dict, lambda asked: int(os.environ['TMPDIR'] == os.path.dirname(argv[1]))))"
     in_place_of_the_child(tmp_path, monkeypatch, began + answers)
-    with child.started_ahead("m", 1, lambda: None):
+    with child.started_ahead("m", 1):
         assert starts.read_text() == "1"
         assert (asked(tmp_path), starts.read_text()) == (1, "1")
         assert (asked(tmp_path), starts.read_text()) == (1, "11")
     in_place_of_the_child(tmp_path, monkeypatch, began + "raise ZeroDivisionError('of ours')")
-    with child.started_ahead("m", 2, lambda: None), pytest.raises(child.DiedError) as error:
+    with child.started_ahead("m", 2), pytest.raises(child.DiedError) as error:
         asked(tmp_path)
     assert (error.value.why, starts.read_text()) == ("ZeroDivisionError: of ours", "1111")
 

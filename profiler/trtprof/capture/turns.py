@@ -77,17 +77,9 @@ class Pair(NamedTuple):
 
 
 class Side:
-    """A process that holds a variant ready.
+    """A process that holds a variant ready; ``made_ns`` as in `Ready`, ``run_ns`` is the median of its latest ones."""
 
-    Attributes:
-        name: That of the variant.
-        pid: Its process.
-        made_ns: See `Ready`.
-        run_ns: Median of its latest inferences.
-        undisturbed: See `Turn`; of the latest turn.
-        all_ran: The same.
-    """
-
+    # Of the latest turn, as in `Turn`.
     undisturbed: Mask | None = None
     all_ran: float | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionRequest, name_layers
 
 _WORKER = "trtprof.capture.workers.ort_cpu"
+_LATE = ("pandas", "pyarrow.parquet", "trtprof.analysis.cpu", "jinja2")  # What the stages behind the capture import
 
 
 def run_on_cpu(job: Job) -> None:
@@ -46,7 +46,7 @@ def run_on_cpu(job: Job) -> None:
     asked = _asked(job.options)
     captured = job.folder.has(run_folder.CAPTURE) and job.folder.has(run_folder.ENGINE)
     job.progress.stage("ceilings")
-    with calibration, child.started_ahead(_WORKER, 0 if captured else asked.processes, _import_late):
+    with calibration, child.started_ahead(_WORKER, 0 if captured else asked.processes, _LATE):
         kept = job.folder.has(run_folder.CEILINGS) and not job.options.recalibrate
         if kept:
             job.progress.detail("kept from before")
@@ -59,12 +59,6 @@ def run_on_cpu(job: Job) -> None:
             _capture(job, asked, msgspec.structs.replace(job.session, threads=threads), None if kept else calibration)
         if not kept:
             job.folder.write(run_folder.CEILINGS, calibration.finish())
-
-
-def _import_late() -> None:
-    """Import what the stages behind the measurements need, while others start, too."""
-    for name in ("pandas", "pyarrow.parquet", "trtprof.analysis.cpu", "jinja2"):
-        importlib.import_module(name)
 
 
 def _capture(job: Job, asked: Asked, session: SessionRequest, calibration: Calibration | None) -> None:

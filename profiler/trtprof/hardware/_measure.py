@@ -1,8 +1,4 @@
-"""The child process that measures: ``python -m trtprof.hardware._measure REQUEST``.
-
-A process of its own keeps the caller free of the runtime's thread pools and of hundreds of
-megabytes of buffers. The result is one JSON document, the last line of stdout.
-"""
+"""The child process that measures: its thread pools and hundreds of megabytes of buffers are not the caller's."""
 
 from __future__ import annotations
 
@@ -45,33 +41,22 @@ from trtprof.runtime.ort_session import SessionRequest, make_session
 from trtprof.runtime.speed_probe import probe_ns
 
 MAX_WORKING_SET = 512_000_000  # The largest buffers that calibration allocates, in bytes
-
 UNKNOWN_CACHE = 32 << 20  # Stands in for a last-level cache of unknown size when the ladder of working sets is laid out
-
 SAMPLE_SECONDS, QUICK_SAMPLE_SECONDS = 0.02, 0.01  # Time spent on one repeat of one workload
-
 QUICK_LONGEST_NS, QUICK_CONTENDERS = 15e6, 2  # `_fit.LONGEST_NS` and `_fit.MAX_CONTENDERS` of a quick set
-
 MIN_RUNS = 3
-
 PARTS, PAUSE_SECONDS = 3, 0.004  # Of a sample, and before each of them where all threads work
-
 CHAIN = (64, 512)  # Lengths of the chains whose difference is the launch floor
-
 SHORT_CHAIN = (16, 64)  # The same for the many chains that only separate the profiler's cost from the nodes' own
-
 PROFILE_RUNS, QUICK_PROFILE_RUNS = 40, 15
 PROFILE_WARMUP = 5
 FLOOR_SIZES = (1, 512, 1024, 2048, 4096, 8192, 16384)
 """Elements of the all but empty nodes: their extra cost spans the microsecond of the profiler."""
-
 FLOOR_INPUTS = (2, 3, 5, 8, 12, 18, 25, 32)
 """Inputs of the nodes that show the profiler's cost of a tensor: apart enough that the truncation
 to whole microseconds averages out."""
-
 QUICK_FLOOR_INPUTS = (2, 12, 32)
 FLOOR_REPEATS = 3
-
 PROBES = 3  # Speed probes before the ceilings, and as many after them: their spread shows a clock that drifted
 
 

@@ -1,24 +1,22 @@
 """The ceilings of this host, measured through the runtime that the model runs on.
 
-A CPU has no datasheet here: what it can do at best is the best that it was seen doing, at any of
-the thread counts tried. Every ceiling is that of the fastest of many runs: other processes only take from it. The
-work is done in child processes. `calibrate` measures a full set at one thread, the run's own count and all usable
-cores; a run measures what its model needs, at its own, in short rounds between its other measurements (`Calibration`).
+A CPU has no datasheet here: what it can do at best is the best that it was seen doing, at any of the thread counts
+tried. Every ceiling is that of the fastest of many runs: other processes only take from it. The work is done in child
+processes. `calibrate` measures a full set at one thread, the run's own count and all usable cores; a run measures what
+its model needs, at its own, in short rounds between its other measurements (`Calibration`).
 
 What each ceiling is:
 
 * Multiply-accumulates by dtype: the best of products and convolutions of several shapes.
-* Other arithmetic by dtype: the best elementwise rate that was measured (quantisation, pooling), but
-  never below that of multiply-accumulates. Both run on the same vector units, where a fused
-  multiply-add counts two and any other instruction at most one for each value. Half of it would be
-  no bound: a kernel does less than the definition that is counted (one fused multiply-add and a
-  saturating pack where quantisation counts divide, round, add and two compares).
+* Other arithmetic by dtype: the best elementwise rate that was measured (quantisation, pooling), but never below that
+  of multiply-accumulates. Both run on the same vector units, where a fused multiply-add counts two and any other
+  instruction at most one for each value. Half of it would be no bound: a kernel does less than the definition that is
+  counted (one fused multiply-add and a saturating pack where quantisation counts divide, round, add and two compares).
 * Special functions: the best of every op that evaluates the function, on tensors in the cache.
-* DRAM and last-level cache: the best of reading, copying, adding and writing, so that no pattern is
-  faster; what each of them reaches is kept beside it. Bytes are counted as for a model, so that
-  the read of a line before a write to it (write-allocate) lowers the rate of the patterns that need
-  it. Those that write in place, or only write zeros, do not; the others have ceilings of
-  their own, `Roof.dram_out_of_place_bytes_per_s`.
+* DRAM and last-level cache: the best of reading, copying, adding and writing, so that no pattern is faster; what each
+  of them reaches is kept beside it. Bytes are counted as for a model, so that the read of a line before a write to it
+  (write-allocate) lowers the rate of the patterns that need it. Those that write in place, or only write zeros, do not;
+  the others have ceilings of their own, `Roof.dram_out_of_place_bytes_per_s`.
 """
 
 from __future__ import annotations

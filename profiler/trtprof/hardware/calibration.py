@@ -61,14 +61,9 @@ def rates_of(kind: str, readings: Mapping[str, Reading | Measurement]) -> dict[s
 def measurement(key: str, reading: Reading, threads: int = 0) -> Measurement:
     """A reading as it is kept; ``threads`` as in `Measurement`."""
     # One repeat has no spread, which is not the same as none.
-    spread = reading.spread if reading.repeats > 1 else None
+    spread, unit = reading.spread if reading.repeats > 1 else None, unit_of(key)
     return Measurement(
-        value=reading.value,
-        unit=unit_of(key),
-        what=reading.what,
-        repeats=reading.repeats,
-        spread=spread,
-        threads=threads,
+        value=reading.value, unit=unit, what=reading.what, repeats=reading.repeats, spread=spread, threads=threads
     )
 
 

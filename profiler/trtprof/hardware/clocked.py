@@ -19,7 +19,7 @@ those of products where power is capped, are off by as much once they are scaled
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -125,54 +125,43 @@ def _factors(clock: _Clock | None, reference_mhz: float | None, rated_mhz: float
 
 def _raised(ceilings: Ceilings, cores: _Factors, tensor: _Factors, dram: _Factors) -> Roof:
     """The roof that bounds ``ideal``, where the clocks were above those that it is for."""
-    best, attainable = ceilings.best, ceilings.attainable
     calibrated = ceilings.origin == "measured"
 
     def one(rate: float, measured: float | None, factors: _Factors) -> float:
         own = calibrated and measured is not None and rate <= measured
         return rate * (factors.measured_best if own else factors.best)
 
-    def all_of(rates: Mapping[str, float], measured: Mapping[str, float], factors: _Factors) -> dict[str, float]:
-        return {name: one(rate, measured.get(name), factors) for name, rate in rates.items()}
-
-    vector = all_of(best.vector_flops_per_s, attainable.vector_flops_per_s, cores)
-    return Roof(
-        tensor_flops_per_s=_tensor(
-            best, all_of(best.tensor_flops_per_s, attainable.tensor_flops_per_s, tensor), vector
-        ),
-        fp32_accumulate_flops_per_s=all_of(
-            best.fp32_accumulate_flops_per_s, attainable.fp32_accumulate_flops_per_s, tensor
-        ),
-        vector_flops_per_s=vector,
-        special_per_s=all_of(best.special_per_s, attainable.special_per_s, cores),
-        dram_bytes_per_s=one(best.dram_bytes_per_s, attainable.dram_bytes_per_s, dram),
-        dram_out_of_place_bytes_per_s=all_of(
-            best.dram_out_of_place_bytes_per_s, attainable.dram_out_of_place_bytes_per_s, dram
-        ),
-        cache_bytes_per_s=one(best.cache_bytes_per_s, attainable.cache_bytes_per_s, cores),
-    )
+    return _with_rates(ceilings.best, ceilings.attainable, cores, tensor, dram, one)
 
 
 def _scaled(roof: Roof, best: Roof, cores: _Factors, tensor: _Factors, dram: _Factors) -> Roof:
     """What is attainable at the clocks, nowhere raised above ``best``: a calibration may have been at a low clock."""
 
-    def one(rate: float, bound: float, factors: _Factors) -> float:
-        return min(rate * factors.attainable, max(rate, bound))
+    def one(rate: float, bound: float | None, factors: _Factors) -> float:
+        return min(rate * factors.attainable, max(rate, rate if bound is None else bound))
 
-    def all_of(rates: Mapping[str, float], bounds: Mapping[str, float], factors: _Factors) -> dict[str, float]:
-        return {name: one(rate, bounds.get(name, rate), factors) for name, rate in rates.items()}
+    return _with_rates(roof, best, cores, tensor, dram, one)
 
-    vector = all_of(roof.vector_flops_per_s, best.vector_flops_per_s, cores)
+
+_One = Callable[[float, float | None, _Factors], float]
+
+
+def _with_rates(roof: Roof, other: Roof, cores: _Factors, tensor: _Factors, dram: _Factors, one: _One) -> Roof:
+    """A roof of what ``one`` makes of each rate and of the other roof's."""
+
+    def all_of(name: str, factors: _Factors) -> dict[str, float]:
+        others = getattr(other, name)
+        return {key: one(rate, others.get(key), factors) for key, rate in getattr(roof, name).items()}
+
+    vector = all_of("vector_flops_per_s", cores)
     return Roof(
-        tensor_flops_per_s=_tensor(roof, all_of(roof.tensor_flops_per_s, best.tensor_flops_per_s, tensor), vector),
-        fp32_accumulate_flops_per_s=all_of(roof.fp32_accumulate_flops_per_s, best.fp32_accumulate_flops_per_s, tensor),
+        tensor_flops_per_s=_tensor(roof, all_of("tensor_flops_per_s", tensor), vector),
+        fp32_accumulate_flops_per_s=all_of("fp32_accumulate_flops_per_s", tensor),
         vector_flops_per_s=vector,
-        special_per_s=all_of(roof.special_per_s, best.special_per_s, cores),
-        dram_bytes_per_s=one(roof.dram_bytes_per_s, best.dram_bytes_per_s, dram),
-        dram_out_of_place_bytes_per_s=all_of(
-            roof.dram_out_of_place_bytes_per_s, best.dram_out_of_place_bytes_per_s, dram
-        ),
-        cache_bytes_per_s=one(roof.cache_bytes_per_s, best.cache_bytes_per_s, cores),
+        special_per_s=all_of("special_per_s", cores),
+        dram_bytes_per_s=one(roof.dram_bytes_per_s, other.dram_bytes_per_s, dram),
+        dram_out_of_place_bytes_per_s=all_of("dram_out_of_place_bytes_per_s", dram),
+        cache_bytes_per_s=one(roof.cache_bytes_per_s, other.cache_bytes_per_s, cores),
     )
 
 

@@ -23,8 +23,6 @@ from trtprof.base.records import SCHEMA_VERSION, Ceilings, Device, LiveGpu
 from trtprof.hardware.device import host_cpu, resolve_threads
 
 METHOD_VERSION = 10  # Raised when calibration measures something else, so that older files are measured anew
-
-
 _MOST_BYTES = 4 << 20
 
 
@@ -50,23 +48,40 @@ class Shelf(NamedTuple):
 
     def read(self, say: Progress) -> Ceilings | None:
         """The kept ceilings; None where there are none for this key, with the reason said if there is a file."""
-        return _read(self.path, self.key, say)
+        try:
+            data = read_file(self.path, most=_MOST_BYTES, what="kept ceilings")
+        except FileNotFoundError:
+            return None
+        except UsageError as error:
+            say(f"{error.what}: measuring again")
+            return None
+        except OSError as error:
+            say(f"cannot read {self.path} ({error.strerror or error}): measuring again")
+            return None
+        try:
+            versions = msgspec.json.decode(data, type=_Versions)
+            if (versions.schema_version, versions.method_version) != (SCHEMA_VERSION, METHOD_VERSION):
+                say(f"{self.path} was written by another version of trtprof: measuring again")
+                return None
+            held = msgspec.json.decode(data, type=_File)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            say(f"{self.path} is not readable ({error}): measuring again")
+            return None
+        if held.host != self.key:
+            say(f"{self.path} is of another host: measuring again")
+            return None
+        return msgspec.structs.replace(held.ceilings, cached=True)
 
     def write(self, ceilings: Ceilings, say: Progress) -> None:
         """Keep them, in place of any others of this key; that they cannot be written is said."""
-        _write(self.path, self.key, ceilings, say)
+        content = _File(schema_version=SCHEMA_VERSION, method_version=METHOD_VERSION, host=self.key, ceilings=ceilings)
+        keep(self.path, msgspec.json.format(msgspec.json.encode(content), indent=1), say, "ceilings")
 
 
 def of_host(
     threads: int, *, cache_dir: Path | None = None, device: Device | None = None, runtime: str | None = None
 ) -> Shelf:
-    """Where the ceilings of this host are kept.
-
-    Args:
-        threads: Threads inside an op; 0 takes one a usable core.
-        cache_dir: Folder of the files; None takes `default_cache_dir`.
-        runtime: Version of the runtime, None asks the installed one.
-    """
+    """Where the ceilings of this host are kept; 0 ``threads`` are one a usable core, None is what is usual."""
     device = device or host_cpu()
     threads = resolve_threads(threads, device)
     key = _host_key(device, threads, runtime or runtime_version())
@@ -147,34 +162,3 @@ def _file_name(device: str, kind: str, key: dict[str, str]) -> str:
     digest = hashlib.sha256(msgspec.json.encode(key, order="sorted")).hexdigest()[:12]
     slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")[:40] or "device"
     return f"ceilings-{slug}-{kind}-{digest}.json"
-
-
-def _read(path: Path, host: dict[str, str], say: Progress) -> Ceilings | None:
-    try:
-        data = read_file(path, most=_MOST_BYTES, what="kept ceilings")
-    except FileNotFoundError:
-        return None
-    except UsageError as error:
-        say(f"{error.what}: measuring again")
-        return None
-    except OSError as error:
-        say(f"cannot read {path} ({error.strerror or error}): measuring again")
-        return None
-    try:
-        versions = msgspec.json.decode(data, type=_Versions)
-        if (versions.schema_version, versions.method_version) != (SCHEMA_VERSION, METHOD_VERSION):
-            say(f"{path} was written by another version of trtprof: measuring again")
-            return None
-        held = msgspec.json.decode(data, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        say(f"{path} is not readable ({error}): measuring again")
-        return None
-    if held.host != host:
-        say(f"{path} is of another host: measuring again")
-        return None
-    return msgspec.structs.replace(held.ceilings, cached=True)
-
-
-def _write(path: Path, host: dict[str, str], ceilings: Ceilings, say: Progress) -> None:
-    content = _File(schema_version=SCHEMA_VERSION, method_version=METHOD_VERSION, host=host, ceilings=ceilings)
-    keep(path, msgspec.json.format(msgspec.json.encode(content), indent=1), say, "ceilings")

@@ -6,6 +6,7 @@ may stand between parent and child: it runs the command of `prepare`. A `Dialogu
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import queue
@@ -95,14 +96,10 @@ def ask(
     within_s: float | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> T:
-    """Return the answer of a module in a fresh process; raise the error that it tells, or `DiedError`.
+    """Return the answer of a module in a fresh process; raise the error that it tells, or that ``what`` died.
 
-    Args:
-        what: Who died, in an error.
-        folder: Of the request, the answer and temporary files; None for one that is gone afterwards.
-        log: For what the child says as an error; it is kept where the child dies.
-        within_s: When to kill it; None for when it sleeps for `ASLEEP_S`.
-        variables: Of its environment, besides.
+    None for ``folder`` is one that is gone afterwards, for ``within_s`` until it sleeps for `ASLEEP_S`; ``log`` is kept
+    where it dies.
     """
     with ExitStack() as stack:
         folder = folder or stack.enter_context(scratch_folder())
@@ -232,15 +229,16 @@ _ahead: dict[str, list[subprocess.Popen[str]]] = {}
 
 
 @contextmanager
-def started_ahead(module: str, count: int, meanwhile: Callable[[], object]) -> Iterator[None]:
+def started_ahead(module: str, count: int, late: Iterable[str] = ()) -> Iterator[None]:
     """Start children that call `await_request` before there is a request: `run_telling` takes them in this block.
 
-    Their imports and ``meanwhile`` run side by side, and are over when the block begins: it may measure.
+    Their imports, and those of ``late`` modules here, are over when the block begins: it may measure.
     """
     waiting = _ahead.setdefault(module, [])
     try:
         waiting += [_start(command(module), subprocess.DEVNULL, {**environment(), **ONE_THREAD}) for _ in range(count)]
-        meanwhile()
+        for name in late:
+            importlib.import_module(name)
         for process in waiting:
             cast("IO[str]", process.stdout).readline()
         yield
@@ -265,15 +263,11 @@ def _take_ahead(command: Sequence[str], log: Path, environment: Mapping[str, str
 
 def await_request() -> list[str]:
     """The arguments of this process, told later where it was started ahead; it ends when its parent is gone."""
-    told: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    end_with_parent(told.put)
+    lines = _lines_of_parent()
     if len(sys.argv) > 1:
         return sys.argv
     sys.stdout.write("ready\n")
-    line = b""
-    while not line.endswith(b"\n"):
-        line += told.get()
-    arguments, log, changed = json.loads(line)
+    arguments, log, changed = json.loads(lines.get())
     os.environ.update(changed)
     os.dup2(os.open(log, os.O_WRONLY), 2)
     return [*sys.argv, *arguments]
@@ -354,6 +348,21 @@ def end_with_parent(told: Callable[[bytes], None] | None = None) -> None:
         os._exit(130)
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+def _lines_of_parent() -> queue.SimpleQueue[bytes]:
+    """What the parent sends, line by line; this process ends when it is gone."""
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    partial = b""
+
+    def told(more: bytes) -> None:
+        nonlocal partial
+        *whole, partial = (partial + more).split(b"\n")
+        for line in whole:
+            lines.put(line)
+
+    end_with_parent(told)
+    return lines
 
 
 # --- many requests ----------------------------------------------------------------------------
@@ -456,20 +465,12 @@ def converse(answers: Callable[[Iterator[bytes]], Iterable[object]]) -> int:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    partial = b""
-
-    def told(more: bytes) -> None:
-        nonlocal partial
-        *whole, partial = (partial + more).split(b"\n")
-        for line in whole:
-            lines.put(line)
+    lines = _lines_of_parent()
 
     def say(said: object) -> None:
         out.write(msgspec.json.encode(said) + b"\n")
         out.flush()
 
-    end_with_parent(told)
     try:
         for said in answers(iter(lines.get, None)):
             say(said)
