@@ -265,6 +265,7 @@ def test_a_shape_is_told_in_the_words_of_its_op(subtests: pytest.Subtests) -> No
         ("Conv", "1x3x?x?, 16x3x3x3 -> 1x16x?x?", "1x16x?x?"),
         ("Conv", "1x3x8x8 -> 1x16x8x8", "1x16x8x8"),
         ("MatMul", "128x768, 768x3072 -> 128x3072", "128x768 x 768x3072"),
+        ("QLinearMatMul", "1x6x400x64, scalar, scalar, 1x6x64x400 -> 1x6x400x400", "1x6x400x64 x 1x6x64x400"),
         ("ReduceSum", "1x512x256, 1 -> 1x256", "1x512x256>1x256"),
         ("Concat", "1x8x4, 1x8x4 -> 1x16x4", "1x16x4"),
         ("Relu", "1x8x4 -> 1x8x4", "1x8x4"),

@@ -341,7 +341,8 @@ def shape_words(layer: LayerResult) -> str:
     what it writes, behind what it reads where that is the larger one.
     """
     reads, _, writes = layer.shapes.partition(" -> ")
-    first, *others = reads.split(", ")
+    # Scales and zero points of quantized ops stand between what they multiply.
+    first, *others = [shape for shape in reads.split(", ") if shape != "scalar"] or ["scalar"]
     out = writes.split(", ")[0]
     read, *kernel, written = (
         [int(dim) for dim in shape.split("x") if dim.isdigit()] for shape in (first, *others[:1], out)
