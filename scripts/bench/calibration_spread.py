@@ -1,14 +1,10 @@
-"""How far two calibrations of one host lie apart, measurement by measurement.
+"""How far calibrations of one host lie apart, measurement by measurement.
 
-    python scripts/bench/calibration_spread.py [--threads N] [--seconds S]
-    python scripts/bench/calibration_spread.py --quick 5 [--threads N]
+    python scripts/bench/calibration_spread.py [--pairs 5] [--threads N]
 
-With --quick so many quick sets and as many full ones in turn, each begun when others leave the CPUs alone: how far
-full ones lie above quick ones is the band that a quick set is given (`trtprof.hardware.calibrate.QUICK_BAND`). With
---only-quick so many quick sets alone: the highest of each over the lowest.
-
-The spread within a calibration is that of its repeats; the one between the two is what a user sees
-who calibrates again. A host shared with others shows it in the bandwidths first.
+So many quick sets and as many full ones in turn, each begun when others leave the CPUs alone: how far full ones lie
+above quick ones is the band that a quick set is given (`trtprof.hardware.calibrate.QUICK_BAND`). With --only-quick N so
+many quick sets alone: the highest of each over the lowest. A host shared with others shows it in the bandwidths first.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ import msgspec
 from trtprof.base.errors import TrtprofError
 from trtprof.base.records import Ceilings, Measurement, Work
 from trtprof.base.units import SPECIAL_FLOPS, format_ns, format_percent, format_rate
-from trtprof.hardware.calibrate import SECONDS, Calibration, calibrate, needed_ceilings
+from trtprof.hardware.calibrate import Calibration, calibrate, needed_ceilings
 from trtprof.hardware.device import host_cpu, others_cpus_now
 
 
@@ -35,32 +31,6 @@ def shown(measured: Measurement) -> str:
         if measured.unit == "ns"
         else format_rate(measured.value, measured.unit.removeprefix("1"))
     )
-
-
-def calibrated_twice(threads: int, seconds: float) -> tuple[Ceilings, Ceilings]:
-    """Two calibrations, one after the other; progress on stderr."""
-    device = host_cpu()
-    first, second = (calibrate(threads, seconds=seconds, device=device, progress=say) for _ in range(2))
-    return first, second
-
-
-def print_spread(first: Ceilings, second: Ceilings) -> None:
-    """A row for each measurement: both values, how far they lie apart, and the spread of either's repeats."""
-    print(f"{first.device}, {first.threads} threads, {first.measured_at} and {second.measured_at}")
-    print(f"{'measurement':<28} {'first':>14} {'second':>14} {'between':>9} {'within':>9} {'within':>9}")
-    for name, one in first.measurements.items():
-        other = second.measurements.get(name)
-        if other is None:
-            continue
-        middle = (one.value + other.value) / 2
-        between = abs(one.value - other.value) / middle if middle else 0.0
-        within = [format_percent(m.spread) if m.spread is not None else "-" for m in (one, other)]
-        print(
-            f"{name:<28} {shown(one):>14} {shown(other):>14} {format_percent(between):>9} {within[0]:>9} {within[1]:>9}"
-        )
-    only = set(first.measurements) ^ set(second.measurements)
-    if only:
-        print(f"measured in one run only: {', '.join(sorted(only))}")
 
 
 def say(text: str) -> None:
@@ -134,18 +104,14 @@ def print_band(quick: list[Ceilings], full: list[Ceilings]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=0, help="threads inside an op; 0 is one a usable core")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="time for the ceilings of each thread count")
-    parser.add_argument("--quick", type=int, default=0, metavar="N", help="N quick and N full sets in turn")
+    parser.add_argument("--pairs", type=int, default=5, metavar="N", help="N quick and N full sets in turn")
     parser.add_argument("--only-quick", type=int, default=0, metavar="N", help="N quick sets")
     options = parser.parse_args()
     try:
         if options.only_quick:
             print_sets([quick_set(options.threads) for _ in range(options.only_quick)])
-            return 0
-        if options.quick:
-            print_band(*in_turn(options.threads, options.quick))
-            return 0
-        print_spread(*calibrated_twice(options.threads, options.seconds))
+        else:
+            print_band(*in_turn(options.threads, options.pairs))
     except TrtprofError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

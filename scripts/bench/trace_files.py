@@ -29,17 +29,9 @@ _Ints = npt.NDArray[np.int64]
 
 
 class LargeFile(NamedTuple):
-    """What was written.
+    """What was written: numbers of kernels, copies and NVTX ranges, and the time of all kernels."""
 
-    Attributes:
-        layers: The name of the layer of each kernel or copy of one iteration, in order.
-        kernels: How many kernels.
-        copies: How many copies.
-        ranges: How many NVTX ranges.
-        kernel_ns: The time of all kernels.
-    """
-
-    layers: tuple[str, ...]
+    layers: tuple[str, ...]  # That of each kernel or copy of one iteration, in order
     kernels: int
     copies: int
     ranges: int
@@ -54,22 +46,9 @@ def write_large(
     layers_per_iteration: int = 58,
     *,
     era: str = "2026.2",
-    inline: bool = True,
-    seed: int = 0,
 ) -> LargeFile:
-    """Write a file.
-
-    Args:
-        path: The file, which is replaced.
-        iterations: Runs of the engine.
-        kernels_per_iteration: Layers that launch a kernel.
-        copies_per_iteration: Layers that copy.
-        layers_per_iteration: All layers; the others launch nothing.
-        era: Key of `trace_factory.ERAS`.
-        inline: Names of ranges stand in each row, as TensorRT gives them; else they are ids.
-        seed: Of the durations and of which layer does what.
-    """
-    generator = np.random.default_rng(seed)
+    """Write a file of so many runs of an engine, in the schema of an era of `trace_factory.ERAS`."""
+    generator = np.random.default_rng(0)
     working = kernels_per_iteration + copies_per_iteration
     at = np.sort(generator.choice(layers_per_iteration, working, replace=False))
     copying = np.zeros(working, dtype=bool)
@@ -94,14 +73,7 @@ def write_large(
         ("start", "eventType", "text", "globalTid", "domainId"),
         [(-1_878_291_120, 75, "TensorRT", thread, 1)],
     )
-    name_columns: list[list[Any]] = [["ExecutionContext::enqueue", *names], [None] * (len(names) + 1)]
-    if not inline:
-        insert(connection, "StringIds", ("id", "value"), [(len(strings) + 1, "ExecutionContext::enqueue")])
-        first = 3 + len(kernels)
-        name_columns = [
-            [None] * (len(names) + 1),
-            [len(strings) + 1, *range(first, first + len(names))],
-        ]
+    texts = ["ExecutionContext::enqueue", *names]
     total = 0
     for begin in range(0, iterations, _AT_ONCE):
         count = min(_AT_ONCE, iterations - begin)
@@ -120,11 +92,10 @@ def write_large(
         _insert_work(connection, COPIES, start, spent, correlation, copying)
         starts = np.concatenate([base, opened], axis=1)
         ends = np.concatenate([opened[:, -1:] + LAYER_NS + 1_000, opened + LAYER_NS - 200], axis=1)
-        texts, ids = (column * count for column in name_columns)
-        rows = zip(starts.ravel().tolist(), ends.ravel().tolist(), texts, ids, strict=True)
+        rows = zip(starts.ravel().tolist(), ends.ravel().tolist(), texts * count, strict=True)
         connection.executemany(
-            f'INSERT INTO {NVTX} (start, "end", text, textId, eventType, globalTid, domainId) '  # noqa: S608
-            f"VALUES (?, ?, ?, ?, 59, {thread}, 1)",
+            f'INSERT INTO {NVTX} (start, "end", text, eventType, globalTid, domainId) '  # noqa: S608
+            f"VALUES (?, ?, ?, 59, {thread}, 1)",
             rows,
         )
     connection.commit()

@@ -60,7 +60,6 @@ def place_kernels(
     layers: Sequence[MatchedLayer],
     working: Sequence[bool],
     candidates: Callable[[int, int], tuple[int, ...]],
-    reference: Mapping[tuple[str, ...], tuple[int, ...]],
     *,
     ends: Ends,
     in_order: bool,
@@ -91,7 +90,7 @@ def place_kernels(
     order = rows_by(iteration)
     order = order[movable[order]]
     seen: dict[tuple[int, int], _Told] = {}
-    known = _Known(work, rank, layer, reference)
+    known = _Known(work, rank, layer)
     kinds: list[tuple[npt.NDArray[np.intp], list[tuple[int, int]]]] = []
     for part in cut(runs(iteration[order]), len(order)):
         rows, lengths, marks = _shapes(work, order[part], iteration, layer, group, launched, rank)
@@ -155,11 +154,9 @@ def _shapes(
 class _Known:
     """Iterations whose layers are all known, by the names of their kernels in order."""
 
-    def __init__(
-        self, work: Work, rank: Codes, layer: Codes, reference: Mapping[tuple[str, ...], tuple[int, ...]]
-    ) -> None:
+    def __init__(self, work: Work, rank: Codes, layer: Codes) -> None:
         self._work, self._rank, self._layer = work, rank, layer
-        self._by_names = dict(reference)
+        self._by_names: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._learned: set[tuple[int, int]] = set()
 
     def learn(self, rows: npt.NDArray[np.intp], marks: list[tuple[int, int]]) -> None:

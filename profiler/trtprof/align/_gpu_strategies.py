@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -85,13 +85,11 @@ class Attribution:
         inferences: tuple[NestedRanges, Codes],
         iterations: Iterations,
         layers: Sequence[MatchedLayer] | None,
-        reference: Sequence[tuple[str, int]],
         notes: list[str],
     ) -> None:
         self.work, self.launches, self.host, self.origins = work, launches, host, origins
         self.iterations, self.notes = iterations, notes
         self.kernel = work.kind == KERNEL
-        self.reference = reference
         self.layer = np.full(len(work.row), NO_LAYER, dtype=np.int32)
         self.how = np.zeros(len(work.row), dtype=np.int8)
         self.cause = np.zeros(len(work.row), dtype=np.int8)
@@ -257,7 +255,6 @@ class Attribution:
             self.layers,
             [each.role in ("compute", "layout") and each.layer.profile == self.profile for each in self.layers],
             self._candidates,
-            self._reference(),
             ends="closed" if self.iterations.sure else "cyclic" if self.iterations.source else "open",
             in_order=not self.from_ranges,
         )
@@ -274,11 +271,6 @@ class Attribution:
             return named
         shared = self.layer_ranges.groups[-group - 2]
         return tuple(layer for layer in shared if layer in named) or shared
-
-    def _reference(self) -> Mapping[tuple[str, ...], tuple[int, ...]]:
-        if not self.reference or not all(0 <= layer < len(self.layers) for _, layer in self.reference):
-            return {}
-        return {tuple(name for name, _ in self.reference): tuple(layer for _, layer in self.reference)}
 
 
 def _layers_of_ranges(

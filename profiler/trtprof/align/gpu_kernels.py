@@ -27,7 +27,7 @@ import numpy.typing as npt
 from trtprof.align._gpu_activity import activity, busy_ns
 from trtprof.align._gpu_columns import KERNEL, Bools, Codes, Ints, Work, grouped, integers, mixed, pieces, read_work
 from trtprof.align._gpu_iterations import Host, base_name, find_iterations
-from trtprof.align._gpu_launches import AMBIGUOUS, MISSING, Launches, find_launches, find_origins
+from trtprof.align._gpu_launches import Launches, find_launches, find_origins
 from trtprof.align._gpu_ranges import NO_LAYER, nest, read_ranges
 from trtprof.align._gpu_strategies import HOWS, NONE, STRATEGIES, Attribution, Strategy
 from trtprof.base.errors import CaptureError, UsageError
@@ -69,10 +69,6 @@ class LaunchFacts(NamedTuple):
     """How the host launched kernels; 0 where no launch is known."""
 
     known: int  # Kernels whose launch is known
-    missing: int  # Kernels without a launch in the capture
-    ambiguous: int  # Kernels whose correlation id several calls share
-    early: int  # Kernels that start before their launch: the clocks of host and GPU differ by at least that
-    calls: int  # Launching calls; those of CUDA graphs launch many kernels
     call_ns: int  # Median time of such a call
     queue_ns: int  # Median time from the end of the call to the start of the kernel; 0 where the kernel starts sooner
     queue_p90_ns: int  # 90 % of kernels start within this time
@@ -108,9 +104,6 @@ class TraceAlignment(NamedTuple):
     busy_ns: int  # Time in which some counted work ran, over the whole capture
     transfers: tuple[Transfer, ...]  # What else ran
     launching: LaunchFacts  # See `LaunchFacts`
-    # Kernel names and layers of a typical iteration in the order of launch, for `align_trace` of a trace that
-    # knows less; empty unless all of its kernels have a layer.
-    pattern: tuple[tuple[str, int], ...]
     notes: tuple[str, ...]  # What was odd, in words
 
 
@@ -120,12 +113,11 @@ def align_trace(
     *,
     device: int | None = None,
     iteration_range: str | None = None,
-    reference: Sequence[tuple[str, int]] = (),
 ) -> TraceAlignment:
     """Lead every kernel of a capture back to at most one layer: matches and unattributed sum to captured_ns, to the ns.
 
     ``layers`` are in execution order; None takes them from the NVTX ranges. ``iteration_range`` is as ``marks`` of
-    `find_iterations`. ``reference`` is the ``pattern`` of another capture of the same plan, such as an eager run.
+    `find_iterations`.
     """
     work = read_work(trace.work, device)
     _check(trace, work, device)
@@ -147,7 +139,7 @@ def align_trace(
     iterations = find_iterations(work, host, ranges, inferences, iteration_range)
     if iteration_range is not None and iteration_range not in {*iterations.marks, *map(base_name, iterations.marks)}:
         notes.append(f"no NVTX range {iteration_range!r}: iterations are told by other means")
-    found = Attribution(work, launches, host, origins, ranges, inferences, iterations, layers, reference, notes)
+    found = Attribution(work, launches, host, origins, ranges, inferences, iterations, layers, notes)
     found.run()
     return _Totals(found).result(trace)
 
@@ -226,7 +218,6 @@ class _Totals:
             busy_ns=busy_ns(work, counted),
             transfers=self._transfers(trace, counted, kept),
             launching=self._launching(iterations),
-            pattern=self._pattern(kept),
             notes=tuple(self.notes),
             work=self._work_frame(len(trace.work), counted),
         )
@@ -368,25 +359,11 @@ class _Totals:
         host = (timed["host_end_ns"] - timed["host_start_ns"]).to_numpy()
         return LaunchFacts(
             known=len(known),
-            missing=int((row == MISSING).sum()),
-            ambiguous=int((row == AMBIGUOUS).sum()),
-            early=int(self.launches.early[self.kernel].sum()),
-            calls=int(called.sum()),
             call_ns=_median((self.host.ends - self.host.starts)[called]),
             queue_ns=_median(queue),
             queue_p90_ns=int(queue[(9 * len(queue) - 1) // 10]) if len(queue) else 0,
             host_ns=_median(host),
         )
-
-    def _pattern(self, kept: Bools) -> tuple[tuple[str, int], ...]:
-        if not kept.any() or not self.iterations.source:
-            return ()
-        rows = np.flatnonzero((self.iterations.of_work == int(np.argmax(kept))) & self.kernel)
-        if not len(rows) or (self.layer[rows] == NO_LAYER).any():
-            return ()
-        if (self.host.row[rows] >= 0).all() and not self.host.graph[rows].any():
-            rows = rows[np.argsort(self.host.starts[self.host.row[rows]], kind="stable")]
-        return tuple((self.work.names[self.work.name[row]], int(self.layer[row])) for row in rows)
 
 
 class _Launch(NamedTuple):

@@ -498,16 +498,15 @@ def sqlite_file(*tables: str) -> bytes:
         return database.serialize()
 
 
-def test_an_export_of_all_tables_to_another_place_replaces_what_is_there(
+def test_an_export_to_another_place_replaces_what_is_there(
     report: Path, fake: FakeNsys, ends: Ends, tmp_path: Path
 ) -> None:
     output = tmp_path / "elsewhere" / "x.db"
     output.parent.mkdir()
     output.write_text("old")
-    commands = ends(made=sqlite_file("EXPORT_META_DATA"))
-    assert nsys.export_sqlite(report, nsys.find(), output=output, lazy=False) == output
+    ends(made=sqlite_file("EXPORT_META_DATA"))
+    assert nsys.export_sqlite(report, nsys.find(), output=output) == output
     assert output.read_bytes().startswith(b"SQLite format 3")
-    assert "--lazy=false" in commands[-1]
     assert left(report) == ["a.b.nsys-rep"]
 
 
@@ -635,20 +634,16 @@ def recorded(real: nsys.Nsys, tmp_path: Path) -> nsys.Profile:
 def test_a_real_nsys_records_the_ranges_of_a_cpu_process(real: nsys.Nsys, recorded: nsys.Profile) -> None:
     assert recorded.report.name == "a 100%.b.nsys-rep"
     assert sorted(path.name for path in recorded.report.parent.iterdir()) == ["a 100%.b.log", "a 100%.b.nsys-rep"]
-    counts = {}
-    for lazy in (True, False):
-        made = nsys.export_sqlite(recorded.report, real, lazy=lazy, timeout_s=120.0)
-        with contextlib.closing(sqlite3.connect(made)) as database:
-            rows = database.execute(
-                "SELECT COALESCE(n.text, s.value), n.start, n.end FROM NVTX_EVENTS n LEFT JOIN StringIds s "
-                "ON s.id = n.textId WHERE n.eventType = 59 ORDER BY n.start, n.end DESC"
-            ).fetchall()
-            (counts[lazy],) = database.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()
-        assert [name for name, _, _ in rows] == [name for i in range(5) for name in ("iteration", f"layer {i}")]
-        assert all(end - start >= 2_000_000 for _, start, end in rows)
-        outer, inner = rows[::2], rows[1::2]
-        assert all(o[1] <= i[1] <= i[2] <= o[2] for o, i in zip(outer, inner, strict=True))
-    assert counts[False] > counts[True], "tables without rows are left out of a lazy export"
+    made = nsys.export_sqlite(recorded.report, real, timeout_s=120.0)
+    with contextlib.closing(sqlite3.connect(made)) as database:
+        rows = database.execute(
+            "SELECT COALESCE(n.text, s.value), n.start, n.end FROM NVTX_EVENTS n LEFT JOIN StringIds s "
+            "ON s.id = n.textId WHERE n.eventType = 59 ORDER BY n.start, n.end DESC"
+        ).fetchall()
+    assert [name for name, _, _ in rows] == [name for i in range(5) for name in ("iteration", f"layer {i}")]
+    assert all(end - start >= 2_000_000 for _, start, end in rows)
+    outer, inner = rows[::2], rows[1::2]
+    assert all(o[1] <= i[1] <= i[2] <= o[2] for o, i in zip(outer, inner, strict=True))
 
 
 @pytest.mark.nightly

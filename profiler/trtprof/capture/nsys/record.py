@@ -83,13 +83,8 @@ def profile_command(
     *,
     trace: Sequence[Literal["cuda", "nvtx"]] = ("cuda", "nvtx"),
     whole_run: bool = False,
-    extra: Sequence[str] = (),
 ) -> list[str]:
-    """The command line that profiles a worker between its cudaProfilerStart and cudaProfilerStop.
-
-    Args:
-        extra: Further options of ``nsys profile``.
-    """
+    """The command line that profiles a worker between its cudaProfilerStart and cudaProfilerStop."""
     traced = ["cuda-sw" if what == "cuda" and nsys.knows(SOFTWARE_TRACE) else what for what in trace]
     command = [
         str(nsys.path), "profile", "-o", str(output).replace("%", "%%"), "-f", "true", "-t", ",".join(traced),
@@ -108,7 +103,7 @@ def profile_command(
                 f"nsys {nsys.version_text} ({nsys.path}) is too old", why=f"it does not know {option.text}",
                 fix=f"install a newer one, or name one that is here by {NSYS_VARIABLE}{choice(nsys)}",
             )  # fmt: skip
-    return [*command, *extra, *worker_command]
+    return [*command, *worker_command]
 
 
 def run_profile(
@@ -121,23 +116,17 @@ def run_profile(
     worker_error: Callable[[], TrtprofError | None] | None = None,
     trace: Sequence[Literal["cuda", "nvtx"]] = ("cuda", "nvtx"),
     whole_run: bool = False,
-    extra: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
 ) -> Profile:
-    """Run a worker under nsys.
-
-    What they say is kept in a file with the suffix ``.log`` beside the report.
-    """
+    """Run a worker under nsys; what they say is kept in a file with the suffix ``.log`` beside the report."""
     refuse_second_profiler()
     output = output.absolute()
-    command = profile_command(nsys, worker_command, output, trace=trace, whole_run=whole_run, extra=extra)
+    command = profile_command(nsys, worker_command, output, trace=trace, whole_run=whole_run)
     log = _beside(output, ".log")
     with scratch_folder(output.parent) as scratch:
         for suffix in (*_REPORT_SUFFIXES, _STREAM_SUFFIX, ".log"):
             _beside(output, suffix).unlink(missing_ok=True)
         # nsys records into TMPDIR, which may be small or in memory, and leaves files there when it is killed.
-        given = environment if environment is not None else child.environment()
-        variables = {name: value for name, value in given.items() if not _SECRET.search(name)}
+        variables = {name: value for name, value in child.environment().items() if not _SECRET.search(name)}
         variables["TMPDIR"] = str(scratch)
         relay = _worker_lines(progress or unheard)
         ended = _run_tool(nsys, command, log=log, timeout_s=timeout_s, on_line=relay, environment=variables)
@@ -290,7 +279,6 @@ def export_sqlite(
     nsys: Nsys,
     *,
     output: Path | None = None,
-    lazy: bool = True,
     timeout_s: float = TIMEOUT_S,
     progress: Progress | None = None,
 ) -> Path:
@@ -311,7 +299,7 @@ def export_sqlite(
         made = scratch / output.name
         say(f"exporting {report.name} ({format_bytes(report.stat().st_size)}) to SQLite")
         command = [
-            str(nsys.path), "export", "-t", "sqlite", "--force-overwrite=true", f"--lazy={str(lazy).lower()}",
+            str(nsys.path), "export", "-t", "sqlite", "--force-overwrite=true", "--lazy=true",
             "-o", str(made), str(report.absolute()),
         ]  # fmt: skip
         ended = _run_tool(

@@ -16,18 +16,15 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from trtprof.base.errors import CaptureError, UsageError
+from trtprof.base.errors import CaptureError
 from trtprof.base.nested_ranges import calls_of, distinct, places_in
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
 from trtprof.capture.nsys._file import TraceFile, open_trace
 from trtprof.capture.nsys._tables import (
-    PID_MASK,
-    PID_SHIFT,
     Columns,
     Ints,
     categories,
@@ -35,7 +32,6 @@ from trtprof.capture.nsys._tables import (
     frame_of,
     ordered,
     process_of,
-    rows_of,
 )
 
 __all__ = ["read_gpus", "read_trace"]
@@ -115,74 +111,28 @@ _NODE = {
 }
 
 
-class _Part(NamedTuple):
-    """What part of the capture is asked for."""
-
-    window: tuple[int, int] | None
-    device: int | None
-    pid: int | None
-
-    def work(self, trace: TraceFile, table: str) -> list[str]:
-        """Conditions on the rows of GPU work."""
-        found = []
-        if self.window is not None:
-            found.append(f"start >= {self.window[0]} AND start < {self.window[1]}")
-        if self.device is not None and trace.has(table, "deviceId"):
-            found.append(f"coalesce(deviceId, 0) = {self.device}")
-        return found + self.process(trace, table, "globalPid")
-
-    def process(self, trace: TraceFile, table: str, column: str = "globalTid") -> list[str]:
-        if self.pid is None or not trace.has(table, column):
-            return []
-        return [f"{column} >> {PID_SHIFT} & {PID_MASK} = {self.pid}"]
-
-    def words(self) -> str:
-        parts = []
-        if self.window is not None:
-            parts.append(f"in the window {self.window[0]} to {self.window[1]} ns")
-        if self.device is not None:
-            parts.append(f"on GPU {self.device}")
-        if self.pid is not None:
-            parts.append(f"of process {self.pid}")
-        return " ".join(parts)
-
-
 def read_gpus(path: Path) -> tuple[TraceGpu, ...]:
     """The GPUs that an sqlite export of nsys describes, by their CUDA numbers; none where it describes none."""
     with open_trace(path) as trace:
         return _gpus(trace, np.empty(0, np.int64), [])
 
 
-def read_trace(
-    path: Path, *, window: tuple[int, int] | None = None, device: int | None = None, pid: int | None = None
-) -> GpuTrace:
+def read_trace(path: Path) -> GpuTrace:
     """Read an sqlite export of nsys.
 
-    Args:
-        window: Keep the GPU work that starts within it: from the first ns to before the second, on the clock of the
-            capture. Launches of that work are kept whenever they were, other calls and ranges where they overlap it.
-
-    Returns:
-        The capture. ``correlation`` is 0 where the file tells none, ``pid`` -1 where it does not tell the process. Rows
-            that end before they start are left out; the notes count them. A range that was still open ends with the
-            last event of the file. Where no range, call or copy was recorded the table is empty and a note says so.
+    ``correlation`` is 0 where the file tells none, ``pid`` -1 where it does not tell the process. Rows that end before
+    they start are left out; the notes count them. A range that was still open ends with the last event of the file.
+    Where no range, call or copy was recorded the table is empty and a note says so.
     """
-    if window is not None and window[0] >= window[1]:
-        raise UsageError(
-            f"the window {window[0]} to {window[1]} ns is empty", why="it ends before it starts", fix="swap the two"
-        )
-    part = _Part(window, device, pid)
     notes: list[str] = []
     with open_trace(path) as trace:
-        work = _work(trace, part, notes)
-        calls = _calls(trace, part, work, notes)
-        if not len(work["start_ns"]):
-            _check_part(trace, part)
-        ranges = _ranges(trace, part, work, calls, notes)
+        work = _work(trace, notes)
+        calls = _calls(trace, work, notes)
+        ranges = _ranges(trace, notes)
         if not any(len(table["start_ns"]) for table in (work, calls, ranges)):
             raise _nothing(trace)
-        nodes = _graph_nodes(trace, part)
-        _note_graph_launches(trace, part, notes)
+        nodes = _graph_nodes(trace)
+        _note_graph_launches(trace, notes)
         gpus = _gpus(trace, work["device"], notes)
         return GpuTrace(
             work=frame_of(work, WORK_COLUMNS),
@@ -192,20 +142,19 @@ def read_trace(
             gpus=gpus,
             collector="nsys",
             version=_version(trace),
-            window=window,
             notes=tuple(notes),
         )
 
 
-def _work(trace: TraceFile, part: _Part, notes: list[str]) -> Columns:
+def _work(trace: TraceFile, notes: list[str]) -> Columns:
     """Kernels, copies and memsets as one table."""
-    queries = [trace.select(table, columns, part.work(trace, table)) for table, columns in _WORK.items()]
+    queries = [trace.select(table, columns) for table, columns in _WORK.items()]
     work = forwards(ordered(trace.read(WORK_COLUMNS, *queries)), "GPU work", notes)
     work["pid"] = process_of(work["pid"])
     kernel = work["kind"] == 0
     if not kernel.any():
         cause = "" if CALLS in trace.tables else ": CUDA was not traced (nsys profile --trace cuda)"
-        notes.append(f"no kernels were captured{f' {part.words()}' if _count(trace, KERNELS) else cause}")
+        notes.append(f"no kernels were captured{'' if _count(trace, KERNELS) else cause}")
     # Ids of strings are not negative, so what is no string of the file gets keys below.
     work["name"] = np.where(kernel, work["name"], np.where(work["kind"] == 1, _SET - 1 - work["name"], _SET))
     work["short_name"] = np.where(kernel, work["short_name"], work["name"])
@@ -225,28 +174,6 @@ def _count(trace: TraceFile, table: str) -> int:
     return int(trace.rows(f'SELECT count(*) FROM "{table}"')[0][0]) if table in trace.tables else 0  # noqa: S608
 
 
-def _check_part(trace: TraceFile, part: _Part) -> None:
-    """Refuse a part without GPU work where the whole has some, and a device where there is none."""
-    starts: list[int] = []
-    places: dict[str, set[int]] = {"GPUs": set(), "processes": set()}
-    for table in filter(trace.tables.__contains__, _WORK):
-        starts += trace.rows(f"SELECT min(start), max(start) FROM {table}")[0]  # noqa: S608
-        for what, column, shift in (("GPUs", "deviceId", 0), ("processes", "globalPid", PID_SHIFT)):
-            if trace.has(table, column):
-                query = f"SELECT DISTINCT {column} >> {shift} & {PID_MASK} FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
-                places[what].update(place for (place,) in trace.rows(query))
-    starts = [start for start in starts if start is not None]
-    if starts:
-        words = [f"; {what}: {', '.join(map(str, sorted(ids)))}" for what, ids in places.items() if ids]
-        raise UsageError(
-            f"nothing ran {part.words()}".rstrip(),
-            why=f"the GPU work of {trace.path.name} starts between {min(starts)} and {max(starts)} ns{''.join(words)}",
-            fix="choose another window, device or process, or none",
-        )
-    if part.device is not None:
-        raise _nothing(trace)
-
-
 def _nothing(trace: TraceFile) -> CaptureError:
     launches = _count(trace, GRAPHS)
     return CaptureError(
@@ -257,20 +184,12 @@ def _nothing(trace: TraceFile) -> CaptureError:
     )
 
 
-def _calls(trace: TraceFile, part: _Part, work: Columns, notes: list[str]) -> Columns:
+def _calls(trace: TraceFile, work: Columns, notes: list[str]) -> Columns:
     """Calls of the CUDA API; where the work does not tell its process, it learns it from its call."""
-    # Work that starts in the window may have been launched long before it.
-    before = [f"start < {part.window[1]}"] if part.window else []
-    query = trace.select(CALLS, _CALL, before + part.process(trace, CALLS))
-    calls = ordered(forwards(trace.read(_CALL, query), "API calls", notes))
+    calls = ordered(forwards(trace.read(_CALL, trace.select(CALLS, _CALL)), "API calls", notes))
     calls["pid"] = process_of(calls["tid"])
     if len(work["pid"]) and work["pid"].max() < 0:
         _adopt(work, calls)
-        if part.pid is not None:
-            work |= rows_of(work, work["pid"] == part.pid)
-    if part.window is not None:
-        calls = rows_of(calls, _launched(calls, work) | (calls["end_ns"] >= part.window[0]))
-    calls = _of_these(calls, work, part)
     known = trace.strings(distinct(calls["name"]).tolist())
     calls["name"] = categories(calls["name"], {key: API_VERSION.sub("", name) for key, name in known.items()})
     if not len(calls["start_ns"]) and len(work["start_ns"]):
@@ -292,15 +211,11 @@ def _adopt(work: Columns, calls: Columns) -> None:
     work["pid"][found] = np.where(first == last, first, -1)
 
 
-def _ranges(trace: TraceFile, part: _Part, work: Columns, calls: Columns, notes: list[str]) -> Columns:
+def _ranges(trace: TraceFile, notes: list[str]) -> Columns:
     """NVTX ranges."""
     # Marks have no end; without event types there is no other way to see that they are none.
     typed = trace.has(NVTX, "eventType")
     where = [f"eventType IN {(*_PUSH_POP, *_START_END)}" if typed else '"end" IS NOT NULL']
-    where += part.process(trace, NVTX)
-    if part.window is not None:
-        launched = calls["start_ns"][_launched(calls, work)].tolist()
-        where += [f"start < {part.window[1]}", f'("end" IS NULL OR "end" >= {min([part.window[0], *launched])})']
     # Ids of strings are not negative, so texts that stand in their row get keys below.
     texts: dict[bytes, int] = defaultdict(lambda: -1 - len(texts), {b"": -1})
     ranges = trace.read(_RANGE, trace.select(NVTX, _RANGE, where), texts=texts)
@@ -324,7 +239,7 @@ def _ranges(trace: TraceFile, part: _Part, work: Columns, calls: Columns, notes:
         ranges["end_ns"][open_ends] = max(end for end in ends if end is not None)
         notes.append(f"{int(open_ends.sum())} NVTX ranges were open at the end of the capture and end there")
     ranges["pid"] = process_of(ranges["tid"])
-    ranges = _of_these(ordered(forwards(ranges, "NVTX ranges", notes)), work, part)
+    ranges = ordered(forwards(ranges, "NVTX ranges", notes))
     ranges["name"] = categories(ranges["name"], known)
     # Few processes have few domains each, so pairs of them become small keys.
     pids, numbers = distinct(ranges["pid"]), distinct(ranges["domain"])
@@ -341,36 +256,24 @@ def _ranges(trace: TraceFile, part: _Part, work: Columns, calls: Columns, notes:
     return ranges
 
 
-def _graph_nodes(trace: TraceFile, part: _Part) -> Columns:
+def _graph_nodes(trace: TraceFile) -> Columns:
     """The making of graph nodes: CUDA_GRAPH_NODE_EVENTS, in nsys 2022.4 CUDA_GRAPH_EVENTS."""
     tables = ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
     table = next((name for name in tables if trace.has(name, "graphNodeId")), "")
-    nodes = ordered(trace.read(_NODE, trace.select(table, _NODE, part.process(trace, table))))
+    nodes = ordered(trace.read(_NODE, trace.select(table, _NODE)))
     nodes["pid"] = process_of(nodes["tid"])
     return nodes
 
 
-def _note_graph_launches(trace: TraceFile, part: _Part, notes: list[str]) -> None:
+def _note_graph_launches(trace: TraceFile, notes: list[str]) -> None:
     span = {"start_ns": "start:0", "end_ns": "end:0"}
-    spans = trace.read(span, trace.select(GRAPHS, span, part.work(trace, GRAPHS)))
+    spans = trace.read(span, trace.select(GRAPHS, span))
     launches, total = len(spans["start_ns"]), int((spans["end_ns"] - spans["start_ns"]).sum())
     if launches:
         notes.append(
             f"{launches} launches of CUDA graphs ({total / 1e6:.3f} ms) were recorded as a whole: their kernels are "
             "not in the file (nsys profile --cuda-graph-trace=node records them)"
         )
-
-
-def _launched(calls: Columns, work: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which calls launched some of the work."""
-    return calls_of(calls["pid"], calls["correlation"], work["pid"], work["correlation"]) >= 0
-
-
-def _of_these(host: Columns, work: Columns, part: _Part) -> Columns:
-    """What the processes did that have work on the device asked for."""
-    if part.device is None or not len(work["pid"]):
-        return host
-    return rows_of(host, np.isin(host["pid"], distinct(work["pid"])))
 
 
 # --- the machine ----------------------------------------------------------------------------
