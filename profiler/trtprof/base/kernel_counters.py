@@ -86,38 +86,24 @@ GEOMETRY = tuple(f"launch__{of}_dim_{axis}" for of in ("grid", "block") for axis
 
 
 class Counter(NamedTuple):
-    """One counter of one launch, in base units.
+    """One counter of one launch, in base units."""
 
-    Attributes:
-        value: Time in ns, sizes in bytes, frequencies in Hz, shares from 0 to 1 (printed as percent), else counts.
-        unit: ``ns``, ``byte``, ``Hz``, ``1`` (a share), else what ncu prints behind the prefix: ``inst``, ``cycle``,
-            ``sector``, ``byte/s``, ``register/thread``; empty for a bare number.
-    """
-
-    value: float
+    value: float  # Time in ns, sizes in bytes, frequencies in Hz, shares from 0 to 1 (printed as percent), else counts
+    # ``ns``, ``byte``, ``Hz``, ``1`` (a share), else what ncu prints behind the prefix: ``inst``, ``cycle``,
+    # ``sector``, ``byte/s``, ``register/thread``; empty for a bare number
     unit: str = ""
 
 
 class KernelCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted of one launch of a kernel.
+    """What was counted of one launch of a kernel."""
 
-    Attributes:
-        kernel: Its name, as ncu prints it.
-        grid: Thread blocks in x, y and z; None where the file does not tell.
-        block: Threads of a block in x, y and z; None where the file does not tell.
-        device: Index of the GPU.
-        process: Process ID.
-        capability: Compute capability of the GPU, as ``8.9``; empty where the file does not tell.
-        counters: By ncu's names.
-    """
-
-    kernel: str
-    grid: tuple[int, int, int] | None = None
-    block: tuple[int, int, int] | None = None
-    device: int = 0
-    process: int = 0
-    capability: str = ""
-    counters: Mapping[str, Counter] = {}
+    kernel: str  # Its name, as ncu prints it
+    grid: tuple[int, int, int] | None = None  # Thread blocks in x, y and z; None where the file does not tell
+    block: tuple[int, int, int] | None = None  # Threads of a block in x, y and z; None where the file does not tell
+    device: int = 0  # Index of the GPU
+    process: int = 0  # Process ID
+    capability: str = ""  # Compute capability of the GPU, as ``8.9``; empty where the file does not tell
+    counters: Mapping[str, Counter] = {}  # By ncu's names
 
     @property
     def blocks(self) -> int:
@@ -234,57 +220,32 @@ COUNTERS_FILE = "counters.json"
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """Artefact of ``run --confirm``: what was counted, or why nothing was.
+    """Artefact of ``run --confirm``: what was counted, or why nothing was."""
 
-    Attributes:
-        version: Of ncu.
-        command: Its exact command line.
-        launches: In the order in which they were made.
-        failure: Why there are none, in words; empty where there are.
-    """
-
-    version: str
-    command: tuple[str, ...] = ()
-    launches: tuple[KernelCounters, ...] = ()
-    failure: str = ""
+    version: str  # Of ncu
+    command: tuple[str, ...] = ()  # Its exact command line
+    launches: tuple[KernelCounters, ...] = ()  # In the order in which they were made
+    failure: str = ""  # Why there are none, in words; empty where there are
 
 
 class LayerCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted of a layer, in one inference. None where a counter is not there of every launch.
+    """What was counted of a layer, in one inference. None where a counter is not there of every launch."""
 
-    Attributes:
-        layer: Its name.
-        launches: How many were counted.
-        launched: How many an inference makes of those kernels.
-        kernels: Names of the kernels that were, as the run has them.
-        uncounted: Names of its other kernels.
-        confidence: How surely the launches are this layer's.
-        reason: By what, in words.
-        duration_ns: Under ncu, at the clock that it held.
-        dram_read: Bytes.
-        dram_bytes: Read and written.
-        l2_bytes: From and to all clients of the L2.
-        tensor_cores: Whether any worked.
-        flops_low: Tensor cores and scalar pipes, at least.
-        flops_high: The same at most.
-        occupancy: Share of the warps that fit, weighted by time.
-    """
-
-    layer: str
-    launches: int
-    launched: int
-    kernels: tuple[str, ...]
-    uncounted: tuple[str, ...] = ()
-    confidence: MatchConfidence = "exact"
-    reason: str = ""
-    duration_ns: float | None = None
-    dram_read: float | None = None
-    dram_bytes: float | None = None
-    l2_bytes: float | None = None
-    tensor_cores: bool | None = None
-    flops_low: float | None = None
-    flops_high: float | None = None
-    occupancy: float | None = None
+    layer: str  # Its name
+    launches: int  # How many were counted
+    launched: int  # How many an inference makes of those kernels
+    kernels: tuple[str, ...]  # Names of the kernels that were, as the run has them
+    uncounted: tuple[str, ...] = ()  # Names of its other kernels
+    confidence: MatchConfidence = "exact"  # How surely the launches are this layer's
+    reason: str = ""  # By what, in words
+    duration_ns: float | None = None  # Under ncu, at the clock that it held
+    dram_read: float | None = None  # Bytes
+    dram_bytes: float | None = None  # Read and written
+    l2_bytes: float | None = None  # From and to all clients of the L2
+    tensor_cores: bool | None = None  # Whether any worked
+    flops_low: float | None = None  # Tensor cores and scalar pipes, at least
+    flops_high: float | None = None  # The same at most
+    occupancy: float | None = None  # Share of the warps that fit, weighted by time
 
 
 def sum_up(parts: Sequence[tuple[float, Sequence[KernelCounters]]]) -> dict[str, float | bool | None]:

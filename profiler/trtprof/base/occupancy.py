@@ -17,31 +17,18 @@ WARP = 32
 
 
 class SmLimits(NamedTuple):
-    """What one SM can hold, and how it is dealt out.
+    """What one SM can hold, and how it is dealt out."""
 
-    Attributes:
-        threads: Resident threads, in warps of 32.
-        blocks: Resident thread blocks.
-        shared_bytes: The most shared memory that can be given of the SM's L1.
-        shared_unit: Shared memory is allocated to blocks in multiples of so many bytes.
-        shared_reserved: Bytes that the driver takes in each block.
-        registers: 32-bit registers, of the SM and the most of one block.
-        registers_per_thread: The most that a kernel can use.
-        register_unit: Registers are allocated to warps in multiples of this.
-        sub_partitions: Warps and registers are dealt evenly to so many parts of the SM.
-        threads_per_block: The most of one block.
-    """
-
-    threads: int
-    blocks: int
-    shared_bytes: int
-    shared_unit: int = 128
-    shared_reserved: int = KIB
-    registers: int = 64 * KIB
-    registers_per_thread: int = 255
-    register_unit: int = 256
-    sub_partitions: int = 4
-    threads_per_block: int = 1024
+    threads: int  # Resident threads, in warps of 32
+    blocks: int  # Resident thread blocks
+    shared_bytes: int  # The most shared memory that can be given of the SM's L1
+    shared_unit: int = 128  # Shared memory is allocated to blocks in multiples of so many bytes
+    shared_reserved: int = KIB  # Bytes that the driver takes in each block
+    registers: int = 64 * KIB  # 32-bit registers, of the SM and the most of one block
+    registers_per_thread: int = 255  # The most that a kernel can use
+    register_unit: int = 256  # Registers are allocated to warps in multiples of this
+    sub_partitions: int = 4  # Warps and registers are dealt evenly to so many parts of the SM
+    threads_per_block: int = 1024  # The most of one block
 
     @property
     def warps(self) -> int:
@@ -78,39 +65,24 @@ SM_LIMITS: dict[str, SmLimits] = {
 
 
 class Occupancy(NamedTuple):
-    """How much of an SM the resident blocks of a kernel fill.
+    """How much of an SM the resident blocks of a kernel fill."""
 
-    Attributes:
-        blocks_per_sm: Blocks that run at once on one SM.
-        warps_per_sm: Their warps.
-        fraction: ``warps_per_sm`` of the most that the SM can hold.
-        limit: What allows no further block; where it is several, the first of threads, blocks,
-            registers, shared.
-    """
-
-    blocks_per_sm: int
-    warps_per_sm: int
-    fraction: Fraction
-    limit: Limit
+    blocks_per_sm: int  # Blocks that run at once on one SM
+    warps_per_sm: int  # Their warps
+    fraction: Fraction  # ``warps_per_sm`` of the most that the SM can hold
+    limit: Limit  # What allows no further block; where it is several, the first of threads, blocks, registers, shared
 
 
 @dataclass(frozen=True)
 class Waves:
-    """A grid dealt to the SMs.
+    """A grid dealt to the SMs."""
 
-    Attributes:
-        full: Waves that fill every slot of every SM.
-        tail_blocks: Blocks of the last wave, if it does not.
-        count: All waves, ``full`` and the tail.
-        efficiency: Blocks over slots in all waves.
-        sm_efficiency: Blocks over what the SMs could run in the rounds that the busiest of them needs,
-            one block at a time: never below ``efficiency``.
-    """
-
-    full: int
-    tail_blocks: int
-    count: int
-    efficiency: Fraction
+    full: int  # Waves that fill every slot of every SM
+    tail_blocks: int  # Blocks of the last wave, if it does not
+    count: int  # All waves, ``full`` and the tail
+    efficiency: Fraction  # Blocks over slots in all waves
+    # Blocks over what the SMs could run in the rounds that the busiest of them needs, one block at a time: never
+    # below ``efficiency``
     sm_efficiency: Fraction
 
 

@@ -15,17 +15,11 @@ T = TypeVar("T")
 
 
 class LeftOut(NamedTuple):
-    """Something that cannot be used and was left out.
+    """Something that cannot be used and was left out."""
 
-    Attributes:
-        what: What it is, and where it is from.
-        why: In a few words.
-        fix: What to do about it.
-    """
-
-    what: str
-    why: str
-    fix: str
+    what: str  # What it is, and where it is from
+    why: str  # In a few words
+    fix: str  # What to do about it
 
     def __str__(self) -> str:
         return f"{self.what} is left out\n  why: {self.why}\n  fix: {self.fix}"

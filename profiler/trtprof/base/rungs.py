@@ -12,21 +12,13 @@ from typing import NamedTuple
 
 
 class Answers(NamedTuple):
-    """Names of the rungs that answer a rule.
+    """Names of the rungs that answer a rule."""
 
-    Attributes:
-        rewrites: Of the graph, for any runtime.
-        passes: Of other projects; some write ops that ONNX Runtime alone has.
-        on_cpu: Options of ONNX Runtime on the CPU; ``threads`` stands for any number of them.
-        on_cuda: Of its CUDA provider.
-        on_tensorrt: Of TensorRT and TensorRT-RTX, which have not all of them.
-    """
-
-    rewrites: tuple[str, ...] = ()
-    passes: tuple[str, ...] = ()
-    on_cpu: tuple[str, ...] = ()
-    on_cuda: tuple[str, ...] = ()
-    on_tensorrt: tuple[str, ...] = ()
+    rewrites: tuple[str, ...] = ()  # Of the graph, for any runtime
+    passes: tuple[str, ...] = ()  # Of other projects; some write ops that ONNX Runtime alone has
+    on_cpu: tuple[str, ...] = ()  # Options of ONNX Runtime on the CPU; ``threads`` stands for any number of them
+    on_cuda: tuple[str, ...] = ()  # Of its CUDA provider
+    on_tensorrt: tuple[str, ...] = ()  # Of TensorRT and TensorRT-RTX, which have not all of them
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -46,21 +46,13 @@ TO_DEVICE, FROM_DEVICE = "memcpy HtoD", "memcpy DtoH"
 
 
 class Transfer(NamedTuple):
-    """Copies and memsets that no layer launched, by direction.
+    """Copies and memsets that no layer launched, by direction."""
 
-    Attributes:
-        name: As in `GpuTrace.work`: `TO_DEVICE`, `FROM_DEVICE`, ``memset``.
-        number: How many there are.
-        total_ns: Their time.
-        bytes: What they moved or set.
-        per_iteration_ns: Median over the kept iterations.
-    """
-
-    name: str
-    number: int
-    total_ns: int
-    bytes: int
-    per_iteration_ns: int
+    name: str  # As in `GpuTrace.work`: `TO_DEVICE`, `FROM_DEVICE`, ``memset``
+    number: int  # How many there are
+    total_ns: int  # Their time
+    bytes: int  # What they moved or set
+    per_iteration_ns: int  # Median over the kept iterations
 
 
 class TraceGpu(Record, frozen=True, kw_only=True):
@@ -77,26 +69,15 @@ class TraceGpu(Record, frozen=True, kw_only=True):
 
 
 class GpuTrace(NamedTuple):
-    """A capture.
+    """A capture."""
 
-    Attributes:
-        work: What ran on the GPUs; see `WORK_COLUMNS`.
-        launches: What the host called; see `LAUNCH_COLUMNS`.
-        ranges: NVTX; see `RANGE_COLUMNS`.
-        graph_nodes: See `GRAPH_COLUMNS`.
-        gpus: The GPUs that the capture describes, which may be fewer than those that worked.
-        collector: ``nsys``, ``cupti`` or ``nsys stats``: the last has sums alone.
-        version: Of the collector, as far as the file tells.
-        window: Start and end of what was kept, in ns; None where all was.
-        notes: What the file lacks, and what follows from that, in words.
-    """
-
-    work: pd.DataFrame
-    launches: pd.DataFrame
-    ranges: pd.DataFrame
-    graph_nodes: pd.DataFrame
-    gpus: tuple[TraceGpu, ...] = ()
+    work: pd.DataFrame  # What ran on the GPUs; see `WORK_COLUMNS`
+    launches: pd.DataFrame  # What the host called; see `LAUNCH_COLUMNS`
+    ranges: pd.DataFrame  # NVTX; see `RANGE_COLUMNS`
+    graph_nodes: pd.DataFrame  # See `GRAPH_COLUMNS`
+    gpus: tuple[TraceGpu, ...] = ()  # The GPUs that the capture describes, which may be fewer than those that worked
+    # ``nsys``, ``cupti`` or ``nsys stats``: the last has sums alone
     collector: Literal["nsys", "cupti", "nsys stats"] = "nsys"
-    version: str = ""
-    window: tuple[int, int] | None = None
-    notes: tuple[str, ...] = ()
+    version: str = ""  # Of the collector, as far as the file tells
+    window: tuple[int, int] | None = None  # Start and end of what was kept, in ns; None where all was
+    notes: tuple[str, ...] = ()  # What the file lacks, and what follows from that, in words

@@ -105,18 +105,12 @@ def _held(session: Any, feeds: dict[str, npt.NDArray[Any]], name: str) -> npt.ND
 
 
 class Reference(NamedTuple):
-    """What outputs are held against.
+    """What outputs are held against."""
 
-    Attributes:
-        outputs: Arrays, or lists of arrays for a sequence.
-        own: The same by the same thing, rounded differently: it differs from itself by that. None where that is not
-            known.
-        name: In words.
-    """
-
-    outputs: Sequence[Any]
+    outputs: Sequence[Any]  # Arrays, or lists of arrays for a sequence
+    # The same by the same thing, rounded differently: it differs from itself by that. None where that is not known.
     own: Sequence[Any] | None = None
-    name: str = CPU
+    name: str = CPU  # In words
 
 
 def check_outputs(

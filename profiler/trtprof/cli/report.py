@@ -125,21 +125,13 @@ def report(
 
 
 class _Target(NamedTuple):
-    """A file to write.
+    """A file to write."""
 
-    Attributes:
-        path: Where.
-        format: In which format.
-        table: Of a format of one table which.
-        in_folder: Whether it goes to a folder of tables.
-        by_format: Whether ``--format`` says its format, not its suffix.
-    """
-
-    path: Path
-    format: str
-    table: str | None = None
-    in_folder: bool = False
-    by_format: bool = False
+    path: Path  # Where
+    format: str  # In which format
+    table: str | None = None  # Of a format of one table which
+    in_folder: bool = False  # Whether it goes to a folder of tables
+    by_format: bool = False  # Whether ``--format`` says its format, not its suffix
 
 
 def _printed(output: Sequence[str] | None, format_name: str | None, targets: Sequence[_Target]) -> str:

@@ -23,39 +23,23 @@ Kind = Literal["acted on", "always so", "answered"]
 
 
 class How(NamedTuple):
-    """What a verb does with a flag.
+    """What a verb does with a flag."""
 
-    Attributes:
-        kind: An option of the verb has that name; the verb does so anyway; or it is told why not.
-        why: A sentence; of what is acted on, what differs from trtexec, or nothing.
-        fix: What to do in its place.
-        only: Of what is always so: the one value that is; others are answered.
-    """
-
-    kind: Kind
-    why: str = ""
-    fix: str = ""
-    only: str = ""
+    kind: Kind  # An option of the verb has that name; the verb does so anyway; or it is told why not
+    why: str = ""  # A sentence; of what is acted on, what differs from trtexec, or nothing
+    fix: str = ""  # What to do in its place
+    only: str = ""  # Of what is always so: the one value that is; others are answered
 
 
 class Flag(NamedTuple):
-    """A flag of trtexec.
+    """A flag of trtexec."""
 
-    Attributes:
-        names: Its spellings.
-        since: First release that has it.
-        until: Last release that has it.
-        takes: What it is given, as in its help; empty of a switch.
-        run: What `trtprof run` does with it.
-        build: What `trtprof build` does with it.
-    """
-
-    names: tuple[str, ...]
-    since: str
-    until: str
-    takes: str
-    run: How
-    build: How
+    names: tuple[str, ...]  # Its spellings
+    since: str  # First release that has it
+    until: str  # Last release that has it
+    takes: str  # What it is given, as in its help; empty of a switch
+    run: How  # What `trtprof run` does with it
+    build: How  # What `trtprof build` does with it
 
     def of(self, verb: Verb) -> How:
         """What a verb does with it."""

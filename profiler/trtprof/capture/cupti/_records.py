@@ -23,17 +23,12 @@ from trtprof.capture.nsys._tables import Columns
 
 
 class Family(NamedTuple):
-    """Records that become one table.
+    """Records that become one table."""
 
-    Attributes:
-        kinds: Names of the ActivityKinds.
-        fields: For each column the field of the record, a path where it is nested, and the type to keep it as.
-        texts: For each column of names the field; the column holds places in `Records.texts`.
-    """
-
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...]  # Names of the ActivityKinds
+    # For each column the field of the record, a path where it is nested, and the type to keep it as
     fields: Mapping[str, tuple[str, str]]
-    texts: Mapping[str, str] = {}
+    texts: Mapping[str, str] = {}  # For each column of names the field; the column holds places in `Records.texts`
 
 
 _PLACE = {

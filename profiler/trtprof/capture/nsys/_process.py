@@ -36,21 +36,14 @@ _PROGRESS_BAR = re.compile(r"\[[= ]*\d+%")
 
 
 class Ended(NamedTuple):
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes:
-        code: Exit code; the negative number of a signal that ended it.
-        timed_out: Whether it was ended because its time was up.
-        free_bytes: Left on the disk of the log, where that is so little that it may be why it failed; else None.
-        said: The last lines of stdout, then those of stderr, without progress bars.
-        errors: Those of stderr.
-    """
-
-    code: int
-    timed_out: bool
+    code: int  # Exit code; the negative number of a signal that ended it
+    timed_out: bool  # Whether it was ended because its time was up
+    # Left on the disk of the log, where that is so little that it may be why it failed; else None
     free_bytes: int | None
-    said: tuple[str, ...]
-    errors: tuple[str, ...]
+    said: tuple[str, ...]  # The last lines of stdout, then those of stderr, without progress bars
+    errors: tuple[str, ...]  # Those of stderr
 
     def last(self) -> str:
         """The last line that tells something, of stderr if it has one; nsys' talk about its files does not."""

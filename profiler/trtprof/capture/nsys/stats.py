@@ -83,20 +83,16 @@ class KernelSums(NamedTuple):
     """Sums of kernels as a report of nsys printed them.
 
     Single kernels are not known: nothing can be said of their order, of iterations, of gaps, or of when each ran.
-
-    Attributes:
-        report: ``cuda_gpu_kern_sum`` (kernels by name), ``cuda_gpu_kern_gb_sum`` (by name, grid and block, as
-            gpukernsum did before 2023) or ``nvtx_kern_sum`` (by range and name).
-        sums: Columns `KERNEL_SUMS`; for ``nvtx_kern_sum`` `RANGE_SUMS`; for ``cuda_gpu_kern_gb_sum`` also ``grid``
-            and ``block``, as printed. In the order of the file. What the report does not print is NaN.
-        notes: What is less exact than it looks.
-        rounded: Whether times were printed in a unit larger than the ns, to few digits.
     """
 
+    # ``cuda_gpu_kern_sum`` (kernels by name), ``cuda_gpu_kern_gb_sum`` (by name, grid and block, as gpukernsum did
+    # before 2023) or ``nvtx_kern_sum`` (by range and name)
     report: Literal["cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "nvtx_kern_sum"]
+    # Columns `KERNEL_SUMS`; for ``nvtx_kern_sum`` `RANGE_SUMS`; for ``cuda_gpu_kern_gb_sum`` also ``grid`` and
+    # ``block``, as printed. In the order of the file. What the report does not print is NaN.
     sums: pd.DataFrame
-    notes: tuple[str, ...] = ()
-    rounded: bool = False
+    notes: tuple[str, ...] = ()  # What is less exact than it looks
+    rounded: bool = False  # Whether times were printed in a unit larger than the ns, to few digits
 
 
 def is_stats(text: str) -> bool:

@@ -15,15 +15,10 @@ from trtprof.runtime import child
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that it is asked.
+    """A line that it is asked."""
 
-    Attributes:
-        task: See `work.answer`.
-        scratch: See `work.answer`.
-    """
-
-    task: Task
-    scratch: str
+    task: Task  # See `work.answer`
+    scratch: str  # See `work.answer`
 
 
 def answered(task: Task, scratch: Path) -> tuple[FleetRow, ...]:
