@@ -68,7 +68,7 @@ def test_what_is_installed_says_what_it_can_do_without_a_gpu(
 ) -> None:
     monkeypatch.setattr("trtprof.engine.backends._driver", lambda: driver)
     monkeypatch.setattr("trtprof.engine.backends.installed_version", lambda _product: "1.7.1")
-    monkeypatch.setattr("trtprof.engine.backends._found", lambda _module: True)
+    monkeypatch.setattr("trtprof.engine.backends.is_installed", lambda _module: True)
     monkeypatch.setattr("trtprof.runtime.ort_session.why_no_cuda_provider", lambda: "")
     (found,) = (status for status in backends() if status.name == backend)
     if not can:
@@ -83,7 +83,7 @@ def test_what_is_installed_says_what_it_can_do_without_a_gpu(
 def test_an_engine_that_cannot_be_timed_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trtprof.engine.backends._driver", lambda: "libcuda.so.1")
     monkeypatch.setattr("trtprof.engine.backends.installed_version", lambda _product: "10.16")
-    monkeypatch.setattr("trtprof.engine.backends._found", lambda module: module != "cuda.bindings")
+    monkeypatch.setattr("trtprof.engine.backends.is_installed", lambda module: module != "cuda.bindings")
     monkeypatch.setattr("trtprof.runtime.ort_session.why_no_cuda_provider", lambda: "libcudnn.so.9 cannot be loaded")
     found = {status.name: status for status in backends()}
     assert "cuda-bindings" in found["tensorrt"].reason

@@ -33,11 +33,7 @@ EVALUATED = _NEVER_MORE | op_types(
 def outputs_of(
     node: NodeProto, inputs: Mapping[str, Array], opsets: Mapping[str, int], most: int = MAX_ELEMENTS
 ) -> list[Array] | None:
-    """The outputs of a node that have a name, or None where it is no op for this, refuses, or makes too much.
-
-    Args:
-        opsets: Version by domain, ``""`` for ai.onnx.
-    """
+    """The outputs of a node that have a name; None where it is no op for this, refuses, or makes too much."""
     if node.domain not in ("", "ai.onnx") or node.op_type not in EVALUATED:
         return None
     if any(array.size > most for array in inputs.values()) or not _is_small(node, inputs, opsets, most):

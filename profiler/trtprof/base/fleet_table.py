@@ -160,11 +160,7 @@ def lasting(table: pa.Table) -> pa.Table:
 def each_once(
     keys: Sequence[str], status: Sequence[str], started: Sequence[str], pieces: Iterable[pa.Table]
 ) -> Iterator[tuple[pa.Table, np.ndarray]]:
-    """Pieces of some rows alone, each row once, `SLICE` at most together, and the place of each of these.
-
-    Args:
-        pieces: Tables with the columns `WHICH` at least, of any rows in any order.
-    """
+    """Pieces, with `WHICH`, of some rows alone, each once, `SLICE` at most together, and the place of each."""
     import numpy as np
     import pandas as pd
     import pyarrow as pa

@@ -16,12 +16,7 @@ _WIDER: dict[str, str] = {
 
 
 def peak_flops(peaks: Mapping[str, float], dtype: str, slower: Mapping[str, float] | None = None) -> float:
-    """Peak FLOP/s for a dtype; one without a peak of its own has that of the next wider type, in the end fp32's.
-
-    Args:
-        peaks: By dtype.
-        dtype: What is computed with.
-    """
+    """Peak FLOP/s for a dtype; one without a peak of its own has that of the next wider type, in the end fp32's."""
     dtype = wider(dtype, [known for known in peaks if peaks[known]])
     return (slower or {}).get(dtype) or peaks[dtype]
 

@@ -43,11 +43,7 @@ def unheard(_: str) -> None:
 
 
 class Count:
-    """Counts what is done of some work, and tells it with what is left, at most once a second.
-
-    Args:
-        what: What is counted, such as ``inferences``, behind the count.
-    """
+    """Counts what is done of some work (``what``), and tells it with what is left, at most once a second."""
 
     def __init__(self, say: Progress, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -56,11 +52,7 @@ class Count:
         self._began = self._said = clock()
 
     def tell(self, done: int, total: int = 0, *, end: float = 0.0) -> None:
-        """So much is done.
-
-        Args:
-            total: Of how many, at least; 0 where time alone decides.
-        """
+        """So much is done, of ``total`` at least; 0 where time alone decides."""
         now = self._clock()
         if now - self._said < _EVERY:
             return

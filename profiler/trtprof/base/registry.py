@@ -31,11 +31,7 @@ class _Entry(NamedTuple, Generic[V]):
 
 
 class Registry(Generic[K, V]):
-    """Maps a key and a version to a value.
-
-    Args:
-        name: What an entry is called in messages, for example ``cost``.
-    """
+    """Maps a key and a version to a value; ``name`` is what an entry is called in messages, for example ``cost``."""
 
     def __init__(self, name: str, package: str, entry_point_group: str) -> None:
         self.name = name

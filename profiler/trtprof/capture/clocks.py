@@ -107,11 +107,7 @@ _QUANTITIES = {
 
 
 def summarize(samples: Sequence[ClockSample], start_ns: int | None = None, end_ns: int | None = None) -> ClockSummary:
-    """What samples come to.
-
-    Args:
-        samples: In the order of time.
-    """
+    """What samples, in the order of time, come to."""
     taken = [
         sample for sample in samples
         if (start_ns is None or sample.at_ns >= start_ns) and (end_ns is None or sample.at_ns <= end_ns)

@@ -61,12 +61,7 @@ class Profile(NamedTuple):
 
 
 def read_profile(path: Path, runs: int, scheduled: Sequence[ScheduledNode]) -> Profile:
-    """Read the last ``runs`` inferences of a profile.
-
-    Args:
-        path: The file that ``end_profiling`` returned.
-        scheduled: The nodes of the session's optimised graph, in the order in which they run.
-    """
+    """Read the last ``runs`` inferences of a profile; ``scheduled`` are the nodes in the order in which they run."""
     return profile_from_events(read_events(path), runs, scheduled)
 
 

@@ -115,11 +115,7 @@ def check_variant(
     precision: str = "",
     deadline_s: float = 300.0,
 ) -> tuple[KindCheck, ...]:
-    """Hold a variant against the original.
-
-    Args:
-        folder: For what comes and goes; an empty one for each variant.
-    """
+    """Hold a variant against the original; what comes and goes does so in an empty folder."""
     same = msgspec.structs.replace(variant, inputs=original.variant.inputs, seed=original.variant.seed)
     request = OutputsRequest(
         variant=same, folder=str(folder), scratch=str(folder), kept=str(original.kept), original=False, tf32=tf32,

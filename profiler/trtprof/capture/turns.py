@@ -138,12 +138,7 @@ def opened(variant: Variant, *, warmup_ms: float = 200.0, deadline_s: float = 12
 
 
 def pairs_of(before: Side, after: Side, count: int, ms: float, *, first: int = 0) -> list[Pair]:
-    """Turns of two sides, pair by pair: A B, B A, A B ..., so that what drifts evenly is no difference.
-
-    Args:
-        ms: Length of a turn; see `Side.turn`.
-        first: Which begins: 0 for A, 1 for B.
-    """
+    """Turns of ``ms``, pair by pair: A B, B A ... (0: A is first), so that what drifts evenly is no difference."""
     pairs = []
     for number in range(count):
         swapped = (number + first) % 2 == 1

@@ -192,11 +192,7 @@ def differs_by(name: str, one: Any, other: Any) -> float:
 
 
 class _Check:
-    """One array held against another.
-
-    Args:
-        own: The same, rounded differently; None where that is not known.
-    """
+    """One array held against another; ``own`` is the other, rounded differently."""
 
     def __init__(self, name: str, found: Any, expected: Any, own: Any, reference: str) -> None:
         self._name, self._reference = name, reference

@@ -56,12 +56,10 @@ OutputsOption = Annotated[
 ]
 
 
-def check_format(command: str, name: str, known: Sequence[str], when: str = "") -> None:
+def check_format(command: str, name: str, known: Sequence[str]) -> None:
     """Refuse a format that cannot be printed."""
     if name not in known:
-        raise UsageError(
-            f"{command} has no format {name!r}{when}", why="known: " + ", ".join(known), fix="--format json"
-        )
+        raise UsageError(f"{command} has no format {name!r}", why="known: " + ", ".join(known), fix="--format json")
 
 
 def check_report(command: str, name: str, record: type[Record]) -> None:

@@ -33,11 +33,7 @@ __all__ = ["compare"]
 
 
 def compare(sides: Sequence[Sequence[Path | RunFolder]], gates: Sequence[str] = ()) -> records.Comparisons:
-    """Compare runs with the first of them.
-
-    Args:
-        gates: ``--gate`` values, such as ``latency>3%``; see `compare.gates`.
-    """
+    """Compare runs with the first of them; gates are as `compare.gates` has them, such as ``latency>3%``."""
     asked = gating.parse(gates)
     if len(sides) < 2:
         raise UsageError(

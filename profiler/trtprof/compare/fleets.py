@@ -78,11 +78,7 @@ class FleetOf(NamedTuple):
 
 
 def compare(before: FleetOf, after: FleetOf, gates: Sequence[str] = ()) -> records.FleetComparison:
-    """Set a fleet against another one, or against itself at another time.
-
-    Args:
-        gates: ``--gate`` values, such as ``latency>3%``; see `compare.fleet_gates`.
-    """
+    """Set a fleet against another one, or itself at another time; gates are as `compare.fleet_gates` has them."""
     asked = gating.parse(gates)
     pairs = _Pairs(before, after)
     order = pairs.order()

@@ -50,11 +50,7 @@ class NodeMatch(NamedTuple):
 
 
 def node_graph(run: Run, source: Source | None = None) -> NodeGraph:
-    """The nodes of a run.
-
-    Args:
-        source: Tells the edges where the run does not. Without either, nodes count as a chain in graph order.
-    """
+    """The nodes of a run; ``source`` tells the edges where it does not. Without either they are a chain."""
     nodes = run.nodes
     if run.graph is not None and run.graph.node_from:
         edges: Iterable[tuple[int, int]] = zip(run.graph.node_from, run.graph.node_to, strict=True)

@@ -75,11 +75,7 @@ class Change(NamedTuple):
 
 
 def change_of(before: Sequence[npt.NDArray[Any]], after: Sequence[npt.NDArray[Any]]) -> Change:
-    """Interval of the difference of two medians.
-
-    Args:
-        before: Samples in ns of each run of the earlier side, in the order measured; at least `FEWEST` each.
-    """
+    """Interval of the difference of two medians, of samples in ns of each run of a side: `FEWEST` at least."""
     sides = first, second = _side(before), _side(after)
     between = _between(sides)
     # The lower side always draws first, so that swapping the sides changes signs and nothing else.

@@ -142,11 +142,7 @@ class Judged(NamedTuple):
 
 
 def judged(changes: Sequence[TurnsChange], rate: float = 1 - LEVEL) -> list[Judged]:
-    """What may be said of changes that are looked at together, so that at most ``rate`` of such looks err at all.
-
-    Args:
-        changes: In any order, which the answers keep.
-    """
+    """What may be said of changes that are looked at together, so that at most ``rate`` of such looks err at all."""
     tails = [change.tail for change in changes]
     levels = [0.0] * len(changes)
     rejecting, left = True, len(changes)

@@ -54,14 +54,14 @@ def _tensorrt(product: Product, lacking: str) -> BackendStatus:
         can = "builds and shows the plan, cannot run here" if builds else "cannot build here"
         uses = "; `trtprof build` and `trtprof predict --level layers` use this one" if builds else ""
         return BackendStatus(product.backend, False, f"{title} {can}: {lacking}", f"{_ON_CPU}{uses}")
-    if not _found(_TIMER):
+    if not is_installed(_TIMER):
         reason = f"{title} cannot be timed: the package cuda-bindings is not installed"
         return BackendStatus(product.backend, False, reason, "pip install cuda-bindings")
     return BackendStatus(product.backend, True, title)
 
 
 def _ort_cuda(lacking: str) -> BackendStatus:
-    if not _found("onnxruntime"):
+    if not is_installed("onnxruntime"):
         return BackendStatus("ort-cuda", False, "the package onnxruntime-gpu is not installed", _INSTALL_ORT)
     if lacking:
         return BackendStatus("ort-cuda", False, lacking, _ON_CPU)
@@ -125,7 +125,7 @@ def choose_builder(asked: str = "auto") -> tuple[str, str]:
     )
 
 
-def _found(module: str) -> bool:
+def is_installed(module: str) -> bool:
     """Whether a module can be imported, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
@@ -134,7 +134,7 @@ def _found(module: str) -> bool:
 
 
 def _ort_cpu() -> BackendStatus:
-    if not _found("onnxruntime"):
+    if not is_installed("onnxruntime"):
         return BackendStatus("ort-cpu", False, "the package onnxruntime is not installed", _INSTALL_ORT)
     return BackendStatus("ort-cpu", True, f"ONNX Runtime {onnxruntime_version()}")
 

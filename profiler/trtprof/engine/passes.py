@@ -7,7 +7,6 @@ back from. Whether the outputs are the same is for the caller to check.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from trtprof.base.errors import BuildError, MissingError
+from trtprof.engine.backends import is_installed
 from trtprof.runtime import child
 
 if TYPE_CHECKING:
@@ -35,11 +35,10 @@ class Pass(NamedTuple):
     title: str  # What it does, in a few words
     modules: tuple[str, ...]  # What must be installed
     answers: tuple[str, ...] = ()  # Codes of the rules whose remedy it is
-    only_onnxruntime: bool = False  # Whether it writes ops that no other runtime has
 
     def missing(self) -> str:
         """Why it cannot run here; empty where it can. `INSTALL` mends it."""
-        names = [module for module in self.modules if not _found(module)]
+        names = [module for module in self.modules if not is_installed(module)]
         return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} not installed" if names else ""
 
 
@@ -55,7 +54,7 @@ PASSES = (
     Pass(
         "ort-transformers",
         "onnxruntime.transformers.optimizer: attention, normalisation and GELU as ops of ONNX Runtime",
-        ("onnxruntime", "sympy"), ("FU301", "RL101", "RL102", "LA401", "HO501"), only_onnxruntime=True,
+        ("onnxruntime", "sympy"), ("FU301", "RL101", "RL102", "LA401", "HO501"),
     ),
 )  # fmt: skip
 
@@ -116,13 +115,6 @@ def _interface(path: Path) -> list[tuple[str, int, tuple[int | str, ...] | None]
         dims = tuple(dim.dim_value or dim.dim_param for dim in tensor.shape.dim)
         found.append((info.name, tensor.elem_type, dims if tensor.HasField("shape") else None))
     return found
-
-
-def _found(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):  # Its package is missing, or half of it.
-        return False
 
 
 # --- in the process of its own ------------------------------------------------------------------

@@ -47,11 +47,7 @@ def elide(text: str, width: int, dots: str) -> str:
 
 
 def wrapped(text: str, width: int, dots: str, first: int | None = None, *, spaced: bool = False) -> list[str]:
-    """``text`` in lines of at most ``width`` columns, broken at spaces; the first line has ``first``.
-
-    Args:
-        first: Columns of the first line; by default ``width``.
-    """
+    """``text`` in lines of at most ``width`` columns, broken at spaces; the first line has ``first``."""
     lines: list[str] = []
     for spaces, long_word in re.findall(r"(\s*)(\S+(?: %\S*)?)", text):
         room = width if lines[1:] or first is None else first

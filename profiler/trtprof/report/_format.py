@@ -20,6 +20,11 @@ APART = 0.1  # Share of the latency by which the sum of its layers may differ be
 KIND_WORDS = {"fact": "measured", "estimate": "estimate", "remainder": "remainder"}
 
 
+def seen(text: str) -> str:
+    """A name that a reader can see and hear: one of nothing but blanks is told to be none."""
+    return text if any(char.isprintable() and not char.isspace() for char in text) else "(no name)"
+
+
 class Headline(NamedTuple):
     """The sums behind "what the roofline allows". None where no layer has an estimate."""
 

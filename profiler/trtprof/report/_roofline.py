@@ -114,11 +114,7 @@ def _point(layer: PredictedLayer) -> Point | None:
 
 
 def _peaks(arithmetic: Iterable[tuple[str, bool]], roof: Ceiling) -> dict[str, float]:
-    """Peaks of what a model multiplies, and of the other arithmetic of layers that multiply nothing.
-
-    Args:
-        arithmetic: Of each layer its dtype, and whether it multiplies and accumulates.
-    """
+    """Peaks of what a model multiplies, and of the other arithmetic of layers that multiply nothing."""
     kinds = set(arithmetic)
     peaks = {}
     for dtype in sorted({dtype for dtype, products in kinds if products} & roof.tensor_flops_per_s.keys()):
@@ -191,11 +187,7 @@ def _other(now: float, best: float | None) -> float | None:
 
 
 def as_image(plots: Sequence[Plot], suffix: str) -> bytes:
-    """One panel a GPU, as SVG or PNG. The same plots give the same bytes with one version of matplotlib.
-
-    Args:
-        suffix: ``.svg`` or ``.png``.
-    """
+    """One panel a GPU, as SVG or PNG. The same plots give the same bytes with one version of matplotlib."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -125,11 +125,7 @@ def _table(
     swept: Callable[[Any], Iterable[_Field]] = lambda _: (),
     plain: bool = False,
 ) -> None:
-    """Add a table.
-
-    Args:
-        items: Gives what the rows are of, of a ``plain`` table the rows.
-    """
+    """Add a table; ``items`` gives what its rows are of, for a ``plain`` one the rows."""
 
     def columns(found: Any) -> tuple[Column, ...]:
         return tuple(field.column for field in (*swept(found), *fields))

@@ -10,12 +10,7 @@ from trtprof.rewrite.edit import Edit
 
 
 def cut_out(model: ir.Model, nodes: Collection[str], shapes: Mapping[str, Sequence[int]]) -> ir.Model | None:
-    """Return the nodes of these names as a model; None where the shape or the type of an input is not known.
-
-    Args:
-        model: Opened for this alone: its values change.
-        shapes: By name of the tensor.
-    """
+    """The nodes of these names, out of ``model``, which changes; None where shape or type of an input is not known."""
     inside = [node for node in model.graph if node.name in nodes]
     made = {value for node in inside for value in node.outputs}
     read = dict.fromkeys(value for node in inside for value in node.inputs if value is not None and value not in made)

@@ -124,11 +124,7 @@ def relative_error(
 
 
 class Library:
-    """cuBLASLt on a device, whose context is current.
-
-    Args:
-        workspace: Address of `WORKSPACE` bytes of device memory.
-    """
+    """cuBLASLt on a device, whose context is current, with `WORKSPACE` bytes of its memory."""
 
     def __init__(self, workspace: int, stream: int) -> None:
         from nvmath import CudaDataType

@@ -25,12 +25,7 @@ class Compiled(NamedTuple):
 
 
 def compile_source(source: bytes, architecture: str, *, fast_math: bool = True) -> Compiled:
-    """Compile CUDA C++ that includes nothing; no GPU and no driver is needed.
-
-    Args:
-        architecture: ``sm_90``, or ``compute_90`` for PTX that the driver compiles.
-        fast_math: Whether divisions, roots and functions may be approximate, and denormals zero.
-    """
+    """Compile CUDA C++ that includes nothing, to ``sm_90`` or (PTX) ``compute_90``; no GPU and no driver is needed."""
     nvrtc = bindings("nvrtc")
     program = _nvrtc(nvrtc, nvrtc.nvrtcCreateProgram(source, b"trtprof.cu", 0, [], []))
     options = [

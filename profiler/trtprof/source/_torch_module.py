@@ -22,11 +22,7 @@ _SHOW = "TRTPROF_DEBUG=1 shows the traceback"
 
 
 def make_module(spec: ModelSpec, arguments: Mapping[str, Any], precision: str) -> tuple[Any, Any]:
-    """The module of a spec, on the CPU and in eval mode, and its example inputs or None.
-
-    Args:
-        precision: The dtype to convert to, or ``""``.
-    """
+    """The module of a spec, on the CPU, in eval mode and converted to ``precision``, and its example inputs or None."""
     found = _attribute(spec, _imported(spec))
     if callable(found) and not isinstance(found, torch.nn.Module):
         try:

@@ -208,11 +208,7 @@ def alternatives(
     try_: Try | None = None,
     budget: Iterator[int] | None = None,
 ) -> Iterator[dict[str, int]]:
-    """Other numbers to try, by `Guess.name`, the likeliest first.
-
-    Args:
-        clashes: What clashes; with ``try_``, sizes are solved for.
-    """
+    """Other numbers to try, by `Guess.name`, the likeliest first; with ``try_``, sizes are solved for."""
     done: set[tuple[tuple[str, int], ...]] = set()
 
     def fresh(numbers: Iterable[tuple[str, int]]) -> Iterator[dict[str, int]]:

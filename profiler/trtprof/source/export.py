@@ -41,11 +41,7 @@ def export_model(
     progress: Callable[[str], None] = lambda _: None,
     external_above: int = EXTERNAL_ABOVE,
 ) -> Exported:
-    """Make the module that a spec names and export it to an ONNX file.
-
-    Args:
-        path: The file to write; weights above ``external_above`` bytes go to ``<path>.data``.
-    """
+    """Export the module of a spec to ONNX; more weights than ``external_above`` bytes go to ``<path>.data``."""
     arguments = parse_factory_args(options.factory_args)
     dtypes = parse_dtypes(options.dtypes)
     dynamic = parse_dynamic(options.dynamic)

@@ -67,11 +67,7 @@ _OTHER = _Meaning(CaptureError, "", _NSYS)
 
 @contextmanager
 def explained(module: Any, what: str) -> Iterator[None]:
-    """Turn errors of cupti-python into those of trtprof.
-
-    Args:
-        module: The module ``cupti.cupti``.
-    """
+    """Turn errors of cupti-python (the module ``cupti.cupti``) into those of trtprof."""
     try:
         yield
     except module.cuptiError as error:

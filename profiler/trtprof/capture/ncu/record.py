@@ -135,11 +135,7 @@ def known_metrics(ncu: Ncu) -> tuple[str, ...]:
 def profile_command(
     ncu: Ncu, command: Sequence[str], log: Path, kernels: Iterable[str], metrics: Iterable[str], launches: int
 ) -> list[str]:
-    """The command that counts launches of some kernels between the program's cudaProfilerStart and Stop.
-
-    Args:
-        launches: How many of them at most.
-    """
+    """The command that counts so many launches of some kernels between the program's cudaProfilerStart and Stop."""
     # The names stand in a regular expression; those of functions have nothing in them that has a meaning there.
     names = "|".join(sorted({re.escape(name) for name in kernels}))
     return [

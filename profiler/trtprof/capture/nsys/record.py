@@ -234,11 +234,7 @@ def _warnings(said: Sequence[str]) -> tuple[str, ...]:
 def repair(
     stream: Path, nsys: Nsys, *, report: Path | None = None, log: Path | None = None, timeout_s: float = TIMEOUT_S
 ) -> Path:
-    """Make the report of a ``.qdstrm`` file, which nsys leaves behind where it does not find its importer.
-
-    Args:
-        report: The ``.nsys-rep`` file to make; by default beside the stream.
-    """
+    """Make the report of a ``.qdstrm`` file, by default beside it: nsys leaves one where it finds no importer."""
     keep = f"{stream} is kept; Nsight Systems of its version makes a report of it: QdstrmImporter -i {stream.name}"
     importer = _importer(nsys.path)
     if importer is None:
@@ -282,11 +278,7 @@ def export_sqlite(
     timeout_s: float = TIMEOUT_S,
     progress: Progress | None = None,
 ) -> Path:
-    """Export a report to SQLite; the file appears whole or not at all.
-
-    Args:
-        report: A ``.nsys-rep``, ``.qdrep`` or ``.qdstrm`` file.
-    """
+    """Export a ``.nsys-rep``, ``.qdrep`` or ``.qdstrm`` file to SQLite; the file appears whole or not at all."""
     say = progress or unheard
     if not report.is_file():
         raise MissingError(f"{report} is not there", why="there is no such file", fix="check the path of the report")

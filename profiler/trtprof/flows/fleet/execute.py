@@ -22,6 +22,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     num_gpus: float = 0.0  # GPUs that Ray keeps for it
     datasheets: dict[str, GpuSpec] = {}  # By `FleetCell.gpu`, those from files, which need not be where it is answered
 
+    @property
+    def predicts(self) -> bool:
+        return self.cells[0].verb == "predict"
+
 
 class Answered(NamedTuple):
     """What came of a task."""

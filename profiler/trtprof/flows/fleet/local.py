@@ -17,7 +17,7 @@ from trtprof.base.records import FleetCell, FleetRow
 from trtprof.base.units import format_bytes
 from trtprof.flows.fleet.execute import Answered, Task
 from trtprof.flows.fleet.local_worker import Request
-from trtprof.flows.fleet.travel import NodeFolder
+from trtprof.flows.fleet.travel import NodeFolder, bytes_of
 from trtprof.flows.fleet.work import RUN, failed
 from trtprof.hardware.device import available_memory, host_cpu
 from trtprof.runtime.child import Dialogue, wait_for
@@ -62,7 +62,7 @@ class LocalExecutor:
     ) -> None:
         self._timeout_s = timeout_s
         self._module = module
-        largest = max((_size(Path(path)) for path in {cell.path for cell in cells}), default=0)
+        largest = max((bytes_of(Path(path)) for path in {cell.path for cell in cells}), default=0)
         self._share = BASE_BYTES + largest
         self.workers, why = (workers, "as asked for") if workers else _as_many_as_fit(self._share)
         say(f"{self.workers} process{'es' * (self.workers != 1)} on this machine: {why}")
@@ -85,13 +85,13 @@ class LocalExecutor:
 
     def takes(self, task: Task) -> bool:
         """Whether a process is free for it; a build or a run waits until the machine is."""
-        if any(not _predicts(busy.task) for busy in self._busy.values()):
+        if any(not busy.task.predicts for busy in self._busy.values()):
             return False
-        return len(self._busy) < self.workers if _predicts(task) else not self._busy
+        return len(self._busy) < self.workers if task.predicts else not self._busy
 
     def start(self, task: Task) -> None:
         """Hand it to a process."""
-        predicts = _predicts(task)
+        predicts = task.predicts
         if not predicts:
             # Nothing of ours holds memory, or wakes up, beside a measurement.
             self._end_idle()
@@ -191,24 +191,12 @@ class LocalExecutor:
             self._idle.pop().worker.end()
 
 
-def _predicts(task: Task) -> bool:
-    return task.cells[0].verb == "predict"
-
-
 def _no_scratch(error: OSError) -> MissingError:
     return MissingError(
         "processes that answer cells have no place to work in",
         why=f"no folder can be made for temporary files: {error.strerror or error}",
         fix="make room there, or TMPDIR=FOLDER for another place; what was done stays done",
     )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        # Whoever answers says what is wrong with it.
-        return 0
 
 
 def usable_cores() -> int:

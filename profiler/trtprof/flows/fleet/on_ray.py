@@ -188,7 +188,7 @@ class RayExecutor:
 
     def takes(self, task: Task) -> bool:
         """Whether its kind of slot has less to do than `_AHEAD` Ray tasks, and the object store has room."""
-        if _predicts(task) and self._alone_waits():
+        if task.predicts and self._alone_waits():
             return False
         demand = self._demand(task)
         busy = sum(len(batch.left) for batch in self._batches.values() if batch.demand == demand)
@@ -296,7 +296,7 @@ class RayExecutor:
 
     def _demand(self, task: Task) -> _Demand:
         resource = task.cells[0].resource
-        if _predicts(task):
+        if task.predicts:
             return _Demand(1.0, task.num_gpus, resource)
         alone = _Demand(0.0, task.num_gpus, resource)
         fit = [node for node in self._nodes() if alone.slots(node)]
@@ -316,7 +316,7 @@ class RayExecutor:
         waiting: Counter[_Demand] = Counter()
         running: Counter[_Demand] = Counter()
         for batch in self._batches.values():
-            if not _predicts(batch.tasks[0]):
+            if not batch.tasks[0].predicts:
                 old = now - batch.asked > _WAITING_S
                 (running if batch.began is not None else waiting)[batch.demand] += 1 if batch.began or old else 0
         return any(count and running[demand] < self._slots(demand) for demand, count in waiting.items())
@@ -324,7 +324,7 @@ class RayExecutor:
     # --- to Ray -----------------------------------------------------------------------------
 
     def _together(self, task: Task) -> int:
-        if not _predicts(task) or task.attempts or self._pace_s is None or not self._streams:
+        if not task.predicts or task.attempts or self._pace_s is None or not self._streams:
             return 1
         return min(max(int(_TOGETHER_S / max(self._pace_s, 1e-6)), 1), _MOST_TOGETHER)
 
@@ -332,7 +332,7 @@ class RayExecutor:
         """Hand what waits to Ray, predictions several at a time, as long as every slot has something."""
         kinds: dict[tuple[_Demand, bool], list[Task]] = {}
         for task in self._waiting:
-            kinds.setdefault((self._demand(task), bool(task.attempts) or not _predicts(task)), []).append(task)
+            kinds.setdefault((self._demand(task), bool(task.attempts) or not task.predicts), []).append(task)
         self._waiting = []
         for (demand, _), tasks in kinds.items():
             most = min(self._together(tasks[0]), math.ceil(len(tasks) / max(self._slots(demand), 1)))
@@ -389,7 +389,7 @@ class RayExecutor:
             return True
         stores = [node.offers.get("object_store_memory", math.inf) for node in self._nodes()]
         in_use = sum(self._models[sha256].size for sha256 in used if sha256 in self._models)
-        return in_use + _size(Path(cell.path)) <= _STORE_SHARE * min(stores, default=math.inf)
+        return in_use + travel.bytes_of(Path(cell.path)) <= _STORE_SHARE * min(stores, default=math.inf)
 
     def _put(self, cell: FleetCell) -> None:
         """Put a model, unless it is there; those that nothing under way needs go."""
@@ -404,7 +404,7 @@ class RayExecutor:
             del self._models[sha256]
         parts = travel.parts_of(path)
         files = [(part.name, [self._ray.put(piece) for piece in travel.pieces_of(part.path)]) for part in parts]
-        self._models[cell.sha256] = _Objects(files, sum(_size(part.path) for part in parts))
+        self._models[cell.sha256] = _Objects(files, sum(travel.bytes_of(part.path) for part in parts))
 
     # --- from Ray ---------------------------------------------------------------------------
 
@@ -479,7 +479,7 @@ class RayExecutor:
     def _done(self, batch: _Batch, reply: Reply, run: Path | None) -> None:
         task = self._next(batch)
         self._avoid.pop(task.group, None)
-        if _predicts(task):
+        if task.predicts:
             seconds = sum(row.seconds for row in reply.rows)
             self._pace_s = seconds if self._pace_s is None else 0.8 * self._pace_s + 0.2 * seconds
         if run is not None:
@@ -573,10 +573,6 @@ def _line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:_LINE]
 
 
-def _predicts(task: Task) -> bool:
-    return task.cells[0].verb == "predict"
-
-
 def _kinds(node: _Node) -> dict[str, float]:
     """What a node offers, less what Ray keeps for itself."""
     own = {"memory", "object_store_memory"}
@@ -592,13 +588,6 @@ def _offered(nodes: Iterable[_Node]) -> str:
 
 def _name(node: _Node) -> str:
     return f"{node.host or 'node'} ({node.id[:8]})"
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 # --- the connection -----------------------------------------------------------------------

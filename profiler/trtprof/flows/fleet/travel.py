@@ -162,6 +162,14 @@ def _folder_of_process() -> Path:
     return held.enter_context(scratch_folder())
 
 
+def bytes_of(path: Path) -> int:
+    """The size of a file; 0 of one that cannot be read: whoever answers says what is wrong with it."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def _bytes_in(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 

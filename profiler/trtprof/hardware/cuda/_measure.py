@@ -145,11 +145,7 @@ def take_memory(gpu: Device) -> Memory:
 
 
 class Bench:
-    """Times workloads on a device.
-
-    Args:
-        products: The library of matrix products, None where there is none.
-    """
+    """Times workloads on a device, products only where there is a library of them."""
 
     def __init__(self, gpu: Device, memory: Memory, products: Products | None) -> None:
         self.gpu = gpu

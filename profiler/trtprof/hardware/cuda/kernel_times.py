@@ -35,13 +35,7 @@ def time_kernels(
     seconds: float,
     measure: Measure | None = None,
 ) -> KernelTimes:
-    """Time kernels on a GPU, one after the other, until the time is up.
-
-    Args:
-        shapes: In the order in which they are timed.
-        seconds: For all of them.
-        measure: Times them; None does it in a child process.
-    """
+    """Time kernels on a GPU, in this order, until the time is up; by default in a child process."""
     say = progress or unheard
     say(Line(f"timing {len(shapes)} kernels on {gpu.name}", seconds + 10))
     with scratch_folder() as folder:

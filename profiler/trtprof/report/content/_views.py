@@ -113,11 +113,7 @@ def view_of(run: Run, by: By) -> View:
 
 
 def folded(view: View, shown: int, sharing: int | None = None) -> tuple[tuple[Row, ...], Row | None]:
-    """The first ``shown`` rows, and one that sums up the others; None where there is no other.
-
-    Args:
-        sharing: Most rows of nodes that share the layer of another one, below that; None for all.
-    """
+    """The first ``shown`` rows (``sharing`` at most of those that share a layer), and one that sums up the others."""
     rows: list[Row] = []
     others: list[Row] = []
     below = 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from trtprof.base import units
 from trtprof.base.records import ChangeRow, Comparison, Comparisons, Interval, cause_name
-from trtprof.report._format import KIND_WORDS, count, plain
+from trtprof.report._format import KIND_WORDS, count, plain, seen
 from trtprof.report._templates import asset, digest, environment
 from trtprof.report.content import _comparison as words
 
@@ -27,7 +27,7 @@ def render(found: Comparisons) -> str:
 
     plain(found)  # what no JSON can hold is told before anything is written
     templates = environment()
-    templates.filters.update(ns=units.format_ns, count=count, signed_ns=words.signed_ns, cause=cause_name, seen=_seen)
+    templates.filters.update(ns=units.format_ns, count=count, signed_ns=words.signed_ns, cause=cause_name, seen=seen)
     styles = [asset("app.css"), asset("comparison.css")]
     return templates.get_template("comparison.html.jinja").render(
         views=[_View(one, at, len(found.comparisons)) for at, one in enumerate(found.comparisons, 1)],
@@ -37,11 +37,6 @@ def render(found: Comparisons) -> str:
         kind_words=KIND_WORDS,
         list_rows=LIST,
     )
-
-
-def _seen(text: str) -> str:
-    """A name that a reader can see and hear: one of nothing but blanks is told to be none."""
-    return text if any(char.isprintable() and not char.isspace() for char in text) else "(no name)"
 
 
 class _View:

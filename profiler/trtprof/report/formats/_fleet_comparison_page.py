@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trtprof.base.records import FleetCellChange, FleetComparison, FleetGroupChange
-from trtprof.report._format import count
+from trtprof.report._format import count, seen
 from trtprof.report._templates import asset, digest, environment
 from trtprof.report.content import _comparison
 from trtprof.report.content import _fleet_comparison as words
@@ -29,7 +29,7 @@ def render(found: FleetComparison) -> str:
     from markupsafe import Markup
 
     templates = environment()
-    templates.filters.update(count=count, signed_ns=_comparison.signed_ns, number="{:,}".format, seen=_seen)
+    templates.filters.update(count=count, signed_ns=_comparison.signed_ns, number="{:,}".format, seen=seen)
     styles = [asset(name) for name in ("app.css", "comparison.css", "fleet_comparison.css")]
     others = words.of_answer(found.cells, *words.GONE)
     lists = [
@@ -56,11 +56,6 @@ def render(found: FleetComparison) -> str:
         words=words,
         rows=ROWS,
     )
-
-
-def _seen(text: str) -> str:
-    """A name that a reader can see and hear: one of nothing but blanks is told to be none."""
-    return text if any(char.isprintable() and not char.isspace() for char in text) else "(no name)"
 
 
 class _Line(NamedTuple):
