@@ -1,8 +1,8 @@
 """A convolution along one axis, as one over two of which the first has one point.
 
-Conv of N x C x L: Unsqueeze to N x C x 1 x L, Conv with a window of 1 x K, Squeeze. Where few positions come out, which
-is what ONNX Runtime's kernel for three dimensions is slow at, channels are padded to a multiple of 4 with zeros, and
-what they make is cut off: its kernel for images needs that.
+Conv of N x C x L: Unsqueeze to N x C x 1 x L, Conv with a window of 1 x K, Squeeze. Unless many positions come out,
+channels are padded to a multiple of 4 with zeros, and what those make is cut off: the kernel of ONNX Runtime that is
+fast with few positions needs that.
 When: The weight is constant and pads are written down.
 """
 
@@ -31,8 +31,8 @@ def conv1d_as_conv2d(node: ir.Node, edit: Edit) -> None:
         return
     x, bias, sizes = conv.x, conv.bias, conv.weight.shape[:2]
     positions, biases = (edit.dims(node.outputs[0]) or (None,))[-1], edit.array(conv.bias)
-    few = isinstance(positions, int) and positions <= FEW and conv.group == 1 and edit.opset >= 11
-    if few and (bias is None or biases is not None):
+    few = not isinstance(positions, int) or positions <= FEW
+    if few and conv.group == 1 and edit.opset >= 11 and (bias is None or biases is not None):
         # Fewer input channels than a vector has places are taken as they are.
         sizes = tuple(size + -size % 4 if size >= least else size for size, least in zip(sizes, (1, 16), strict=True))
         if more := sizes[1] - conv.weight.shape[1]:

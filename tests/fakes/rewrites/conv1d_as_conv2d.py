@@ -31,10 +31,10 @@ CASES = (
         dims={"L": 9, "A": 7, "B": 6},
     ),
     RewriteCase(
-        "few positions of channels that are no multiple of 4",
-        "g (float[N,17,4] x) => (float[N,5,4] y) { y = Conv <pads = [1, 1]> (x, w, b) }",
+        "channels that are no multiple of 4, of any length",
+        "g (float[N,17,L] x) => (float[N,5,L] y) { y = Conv <pads = [1, 1]> (x, w, b) }",
         weights={"w": random(0, 5, 17, 3), "b": random(1, 5)},
-        dims={"N": 2},
+        dims={"N": 2, "L": 4},
     ),
     RewriteCase(
         "a weight that callers may give",
