@@ -65,6 +65,18 @@ def test_an_op_that_a_capture_does_not_tell_has_a_name_all_the_same() -> None:
     assert "by op     unknown op" in text(run)
 
 
+def test_an_op_that_the_model_does_not_have_is_told_with_those_that_it_has() -> None:
+    run = typical()
+    assert "FusedConv (Conv, Relu) 54 %, Conv 25 %" in text(run)
+    slowest = max(run.layers, key=lambda layer: layer.measured_ns)
+    nodes = run.nodes[:2]
+    fused = msgspec.structs.replace(slowest, op_type="QuickGelu", nodes=tuple(node.name for node in nodes))
+    others = [layer for layer in run.layers if layer is not slowest]
+    kinds = [msgspec.structs.replace(node, op_type=kind) for node, kind in zip(nodes, ("Sigmoid", "Mul"), strict=True)]
+    run = msgspec.structs.replace(run, layers=(fused, *others), nodes=(*kinds, *run.nodes[2:]))
+    assert re.search(r"by op .*QuickGelu \(Mul, Sigmoid\) \d+ %", text(run))
+
+
 names = st.sampled_from("abcdefgh")
 
 

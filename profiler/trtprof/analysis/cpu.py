@@ -47,8 +47,7 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
     # A branch may have run in disturbed inferences alone.
     each_ns = [alignment.per_iteration_ns.get(layer.name, 0) for layer in ran]
     layers_ns = [max(ns - round(scale * overheads[layer.name]), 0) for ns, layer in zip(each_ns, ran, strict=True)]
-    use = capture.cpu_use
-    latency = capture.latency
+    use, latency = capture.cpu_use, capture.latency
     if use is not None:
         use = msgspec.structs.replace(use, layers_basis=alignment.basis)
     if alignment.basis in ("layers", "shared"):
@@ -95,9 +94,7 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
 def _in_execution_order(layers: Sequence[Layer], kernels: pd.DataFrame) -> list[Layer]:
     """Layers as they ran in the last profiled inference, which is the order that the cache sees."""
     last = kernels[kernels["iteration"] == kernels["iteration"].max()]
-    order: dict[str, int] = {}
-    for name in last.sort_values("index")["layer"]:
-        order.setdefault(str(name), len(order))
+    order = {str(name): at for at, name in enumerate(last.sort_values("index")["layer"].drop_duplicates())}
     return sorted(layers, key=lambda layer: order.get(layer.name, len(order)))
 
 

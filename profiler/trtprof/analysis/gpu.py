@@ -106,7 +106,7 @@ def _ort_cuda(folder: RunFolder, source: Source, trace: GpuTrace, capture: GpuCa
     engine = folder.read(run_folder.ENGINE, Engine)
     shaped = layers_as_run(engine.layers, capture.inputs, capture.runtime_shapes)
     layers, fates = match_layers(source.nodes, shaped)
-    priced = priced_layers(layers, fates, source, engine)
+    priced = priced_layers(layers, fates, source, engine, {})
     events = folder.table(NODE_EVENTS_FILE)
     led = align_ort(
         trace,

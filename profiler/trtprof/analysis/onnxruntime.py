@@ -35,9 +35,8 @@ RuntimeShapes = Mapping[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]
 
 def layers_as_run(layers: Sequence[Layer], inputs: Sequence[InputTensor], shapes: RuntimeShapes) -> list[Layer]:
     """The layers with the shapes that were seen while they ran, which the graph often leaves open."""
-    fed = {tensor.name: tensor for tensor in inputs}
     known: dict[tuple[str, str], Tensor] = {
-        ("", name): Tensor(name=name, dtype=tensor.dtype, shape=tensor.shape) for name, tensor in fed.items()
+        ("", one.name): Tensor(name=one.name, dtype=one.dtype, shape=one.shape) for one in inputs
     }
     for layer in layers:
         outputs = [tensor for tensor in layer.op.outputs if tensor is not None]
@@ -107,17 +106,13 @@ def _price_of_nodes(layer: Layer, ops: Sequence[Op], reason: str) -> tuple[Work 
 
 
 def priced_layers(
-    layers: Sequence[Layer],
-    fates: tuple[NodeFate, ...],
-    source: Source,
-    engine: Engine,
-    launches: Mapping[str, float] | None = None,
+    layers: Sequence[Layer], fates: tuple[NodeFate, ...], source: Source, engine: Engine, launches: Mapping[str, float]
 ) -> PricedPlan:
     """Matched layers of ONNX Runtime, in execution order with the shapes of the run, as a plan with its work.
 
-    ``launches``: on the CPU, how often each layer runs in an inference.
+    ``launches``: on the CPU, how often each layer runs in an inference; on a GPU nothing.
     """
-    on_cpu = launches is not None
+    on_cpu = bool(launches)
     ops = {node.name: node.op for node in source.nodes}
     prices = {layer.name: _price(layer, ops) for layer in layers}
     works = {name: work for name, (work, _) in prices.items()}
@@ -136,7 +131,7 @@ def priced_layers(
             writes=access.writes,
             constants=frozenset(t.name for t in layer.op.inputs if t is not None and t.constant),
             reason=prices[layer.name][1],
-            runs=max(int((launches or {}).get(layer.name, 1)), 1),
+            runs=max(int(launches.get(layer.name, 1)), 1),
         )
         for layer, access in zip(layers, accesses, strict=True)
     )

@@ -3,7 +3,7 @@
     reports/<model>-<stamp>/
       request.json      what was asked (`Request`): model, options, versions
       source.json       the model as bound: nodes with shapes (`records.Source`)
-      engine.json       the engine's layers (`records.Engine`); engine.onnx is its graph
+      engine.json       the engine's layers (`records.Engine`); engine.onnx is its graph, without weights
       ceilings.json     the roofs of the device, device.json the device
       gpu.json          of a run on a GPU: its datasheet
       measured.json     where kernels that were timed on it correct what is expected: these (`expected.Measured`)

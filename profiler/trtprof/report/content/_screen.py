@@ -31,7 +31,7 @@ from trtprof.report.document import Block, Kind, Notes, Pair, Pairs, Span, Words
 
 LABEL = 10  # Columns of the words in front
 RUNTIMES = ("tensorrt", "tensorrt-rtx", "onnxruntime")  # What runs a model, whose version is shown
-OPS = 4  # Op types that are shown with their share of the time; the others are added up
+OPS = 4  # Op types that are shown, of a run or of a fused layer; the others are added up
 LEAST_SHARE = 0.01  # Of the time, of an op type that is shown
 ROWS = 4  # Rows of a cause that are shown; the others are counted
 INPUTS = 4  # Inputs that are shown; the others are counted
@@ -112,11 +112,19 @@ def _ops(run: Run) -> str:
     view = view_of(run, "type")
     rows = sorted(view.rows, key=lambda row: -row.measured_ns)
     told = [row for row in rows[:OPS] if row.measured_ns >= LEAST_SHARE * view.total_ns > 0]
-    shares = [f"{row.name} {100 * row.measured_ns / view.total_ns:.0f} %" for row in told]
+    shares = [f"{row.name}{_fused_from(run, row.name)} {100 * row.measured_ns / view.total_ns:.0f} %" for row in told]
     rest = sum(row.measured_ns for row in rows[len(told) :])
     if shares and rest:
         shares.append(f"{count(len(rows) - len(told), 'other')} {100 * rest / view.total_ns:.0f} %")
     return ", ".join(shares)
+
+
+def _fused_from(run: Run, op_type: str) -> str:
+    """The ops of the model that ONNX Runtime runs as an op that the model does not have, where they are a few."""
+    ops = {node.name: node.op_type for node in run.nodes}
+    layers = [layer for layer in run.layers if layer.op_type == op_type and op_type not in ops.values()]
+    found = sorted({ops[name] for layer in layers for name in layer.nodes if name in ops})
+    return f" ({', '.join(found)})" if run.backend.name.startswith("ort") and 1 < len(found) <= OPS else ""
 
 
 def _clocks(run: Run) -> str:
