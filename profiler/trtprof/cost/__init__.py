@@ -189,12 +189,7 @@ def work_of(op: Op, dtype: str = "") -> Work | None:
 
 
 def as_work(found: Cost, dtype: str, dtypes: Mapping[str, str] | None = None) -> Work:
-    """A cost in FLOP and bytes.
-
-    Args:
-        dtype: What is computed with.
-        dtypes: Tensor name -> its dtype, where that is not its own.
-    """
+    """A cost in FLOP and bytes, computed with ``dtype``; ``dtypes`` are those of tensors that differ from their own."""
     spare = found.unsure
     partly = [moved for moved in (*found.reads, *found.writes) if moved.tensor.name in spare.tensors]
     return Work(

@@ -14,20 +14,17 @@ from trtprof.cost.precision import compute_dtype, quantized_products
 
 
 def work_of_group(
-    ops: Sequence[Op], outputs: Collection[str] | None = None, dtypes: Mapping[str, str] | None = None, dtype: str = ""
+    ops: Sequence[Op], outputs: Collection[str] | None = None, dtypes: Mapping[str, str] | None = None
 ) -> Work | None:
-    """The work of a group of nodes as one kernel, or None when one of them has no cost function.
+    """The work of nodes in graph order as one kernel, or None when one of them has no cost function.
 
-    Args:
-        ops: The nodes, in graph order.
-        dtypes: Tensor name -> its dtype in the engine, where that is not the one of the model.
-        dtype: What the group computes with; by default what the node with most arithmetic does.
+    ``dtypes`` are those of tensors in the engine, where they are not the model's.
     """
     costs = _costs(ops)
     if costs is None:
         return None
     found = _joined(ops, costs, outputs)
-    return as_work(found, (dtype or _main_dtype(ops, costs)) if found.computes else "", dtypes)
+    return as_work(found, _main_dtype(ops, costs) if found.computes else "", dtypes)
 
 
 def group_cost(ops: Sequence[Op], outputs: Collection[str] | None = None) -> Cost | None:

@@ -34,11 +34,7 @@ _MODES = {"input": "input", "kinput": "input", "output": "output", "koutput": "o
 def make_plan(
     layers: Sequence[Mapping[str, Any]], bindings: Iterable[Any], *, found_in: str, era: str, notes: Iterable[str]
 ) -> Plan:
-    """A plan of the dictionaries of its layers.
-
-    Args:
-        bindings: Names (``Bindings``) or dictionaries (``I/O Tensors``).
-    """
+    """A plan of the dictionaries of its layers; bindings are names (``Bindings``) or dictionaries (``I/O Tensors``)."""
     notes = list(notes)
     records = _profiles([_layer(raw, index) for index, raw in enumerate(layers)])
     notes += _missing(records, layers)

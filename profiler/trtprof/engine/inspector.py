@@ -65,12 +65,7 @@ def parse_layer_info(text: str, path: Path) -> Plan:
 
 
 def plan_of_names(layers: Iterable[tuple[str, str]], found_in: str, notes: Iterable[str] = ()) -> Plan:
-    """A plan of layers of which no more than the names is known.
-
-    Args:
-        layers: Name and kind of each, in execution order: the name tells its ONNX nodes, the kind is empty where it is
-            not known.
-    """
+    """A plan of layers of which no more than name and kind (or ``""``) is known, in execution order."""
     raw = [{"Name": name, "LayerType": kind or _kind(name)} for name, kind in layers]
     plan = make_plan(raw, (), found_in=found_in, era="TensorRT of an unknown version", notes=notes)
     return msgspec.structs.replace(plan, names_only=True)

@@ -81,11 +81,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_pass(chosen: Pass, source: Path, target: Path, seconds: float) -> Passed:
-    """Run a pass over a model in a process of its own.
-
-    Args:
-        seconds: After which it is ended.
-    """
+    """Run a pass over a model in a process of its own, which is ended after so many seconds."""
     missing = chosen.missing()
     if missing:
         raise MissingError(f"the pass {chosen.name} cannot run here", why=missing, fix=INSTALL)

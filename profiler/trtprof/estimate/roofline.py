@@ -98,11 +98,7 @@ def out_of_place(accesses: Sequence[Access]) -> set[str]:
 
 
 def estimate(work: Work, traffic: Traffic, ceilings: Ceilings, *, out_of_place: bool = False) -> Estimate:
-    """Ideal and attainable time of one layer in ns, rounded up.
-
-    Args:
-        traffic: The split between cache and DRAM; it is scaled to ``work.bytes``.
-    """
+    """Ideal and attainable time of one layer in ns, rounded up; ``traffic`` is scaled to ``work.bytes``."""
     best, roof = ceilings.best, ceilings.attainable
     touched = traffic.cache_bytes + traffic.dram_bytes
     # Where the size of the cache is not known, any byte may be found in it.

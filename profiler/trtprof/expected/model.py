@@ -71,11 +71,7 @@ def expect(
     tf32: bool = True,
     correction: Correction | None = None,
 ) -> tuple[Expectation, ...]:
-    """What good library kernels would take for each work on a GPU.
-
-    Args:
-        works: Of layers, as one kernel each; None where a work is not known.
-    """
+    """What good library kernels would take for each work, of layers as one kernel each, on a GPU."""
     found: list[Expectation] = []
     alike: dict[str, dict[tuple[Any, ...], tuple[Work, Core, list[int]]]] = {}
     """By kind, and by all that is looked at: layers of one work take the same."""

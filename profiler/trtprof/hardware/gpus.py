@@ -141,12 +141,7 @@ def derive(
     l2_bytes: int,
     tdp_w: float | None,
 ) -> GpuSpec:
-    """A datasheet made of what a device says about itself: peak = multiprocessors x rate x clock.
-
-    Args:
-        cc: Compute capability, ``8.9``.
-        tdp_w: Power limit of the board; None where it cannot be read, which is kept as 0 W.
-    """
+    """A datasheet of what a device says about itself: peak = multiprocessors x rate x clock; no power limit is 0 W."""
     device = "the device's own properties"
 
     def own(value: float) -> Figure:

@@ -240,22 +240,10 @@ def _scored(
     vector: int = 0,
     note: str = _NOTE,
 ) -> Cost:
-    """Walks, scores and their transform.
+    """Walks of all rows of X, ``targets`` scores a row, and their transform.
 
-    Args:
-        op: The op with its outputs filled in.
-        passed: Of all rows of X.
-        tables: What is read of attributes.
-        targets: Scores a row.
-        base_values: How many scores start from a value of their own.
-        aggregate: How values of one score are joined: an add or a compare each, and a divide for AVERAGE. A
-            sum starts from the base value; to others it is added.
-        transform: Of the scores.
-        vector: FLOP a row of what is peculiar to the op.
-        note: Why it is a bound.
-
-    Raises:
-        MalformedOpError: There is no such aggregate or transform, or a feature is outside of X.
+    ``aggregate`` joins the values of one score: an add or a compare each, and a divide for AVERAGE. A sum starts from
+    the base value, to others it is added. ``vector`` is FLOP a row of what is peculiar to the op.
     """
     if aggregate not in _AGGREGATES:
         raise MalformedOpError(f"there is no aggregate_function {aggregate!r}")
