@@ -61,7 +61,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 def make_input_sets(plans: tuple[InputTensor, ...], seed: int) -> list[dict[str, npt.NDArray[Any]]]:
     """The inputs to alternate on a CPU: those of the seed, and the same with other values in large random floats.
 
-    A branch predictor learns the signs of a single input: PRelu of a model took 0.36 ms with one, 0.54 ms with two.
+    A branch predictor learns a single input: a model with PRelu took 264 us with one, 429 us with two, 446 with eight.
     """
     feeds = make_inputs(plans, seed)
     large = {plan.name for plan in plans if plan.kind == "uniform" and feeds[plan.name].size >= _LARGE}
