@@ -12,6 +12,7 @@ import pytest
 from trtprof.base.records import CpuUse
 from trtprof.base.undisturbed import (
     LayerTimes,
+    Speed,
     Timings,
     estimate_from_layers,
     fast_mode,
@@ -125,8 +126,8 @@ def test_the_latency_is_that_of_undisturbed_inferences_or_it_is_not_told() -> No
             assert (found.undisturbed_basis, found.undisturbed_reason) == ("inferences", ""), name
             assert reason in found.regimes, name
     slow_cores = [quiet(1.05e6), quiet(1e6)]
-    assert summarize(slow_cores, ALONE, (1.0, 1.8)).headline_ns == pytest.approx(1.05e6, rel=0.01)
-    assert "55 % of the speed" in summarize(slow_cores, ALONE, (1.82, 1.83)).undisturbed_reason
+    assert summarize(slow_cores, ALONE, (Speed(1.0), Speed(1.8))).headline_ns == pytest.approx(1.05e6, rel=0.01)
+    assert "55 % of the speed" in summarize(slow_cores, ALONE, (Speed(1.82), Speed(1.83))).undisturbed_reason
     shared = summarize([beside_a_neighbor(600, 200_000, 0.5)], SHARED)
     assert shared.median_ns > 1.2 * (shared.undisturbed_ns or 0), "the median of all is that of two speeds"
     assert 0 < shared.undisturbed_n < shared.n

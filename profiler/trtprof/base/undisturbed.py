@@ -23,8 +23,9 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-WAITED_SHARE, WAITED_NS = 0.01, 2000
-"""A block is undisturbed when no thread waited longer than this share of it, or this long."""
+WAITED_SHARE, WAITED_NS, WAITED_LONG, SLICE_NS = 0.01, 2000, 0.03, 4_000_000
+"""A block is undisturbed when no thread waited longer than this share of it, or this long; where it takes longer than
+the slice of time that a system gives to one thread, than the third."""
 ENOUGH = 10
 """Undisturbed blocks that a median is taken of, and profiled inferences that layers are."""
 FEW, LONG_NS = 3, 20_000_000
@@ -40,6 +41,10 @@ DISAGREE = 1.10
 """Ratio of the medians of two processes from which on they are two speeds."""
 SLOW = 1.15
 """Ratio of a speed probe to the fastest known from which on the cores themselves are slow: nobody waits for that."""
+SLOW_CORE = 1.3
+"""The same for the loop between two blocks: a core that another guest of the host shares reads 1.7."""
+APART = 0.10
+"""Share of an inference that may be due to cores that hand work to each other slower than at best."""
 FAST, FAST_LEAST, FAST_SHARE, FAST_KNOWN = 1.2, 5, 0.2, 0.9
 """The fast mode reaches to this multiple of its anchor, and is known by so many samples and so large a share of them;
 layers that hold this share of the time must have a known one."""
@@ -55,6 +60,7 @@ class Timings(NamedTuple):
     end_ns: Integers  # [blocks]
     # [blocks + 1, threads], since the reading before; own thread first; no threads where the system does not tell
     waits_ns: Integers
+    core_ns: Integers = np.empty(0, np.int64)  # [blocks], a loop of always the same steps behind each; empty for none
 
     @property
     def waits_known(self) -> bool:
@@ -68,7 +74,8 @@ def find_undisturbed_blocks(timings: Timings) -> Mask:
     """
     start, end = timings.start_ns, timings.end_ns
     walls = end - start
-    limits = np.maximum(WAITED_SHARE * np.append(walls, walls[-1:]), WAITED_NS)
+    shares = np.where(walls >= SLICE_NS, WAITED_LONG, WAITED_SHARE) * walls
+    limits = np.maximum(np.append(shares, shares[-1:]), WAITED_NS)
     undisturbed = np.ones(len(end), bool)
     for thread in range(timings.waits_ns.shape[1]):
         waits = timings.waits_ns[:, thread]
@@ -83,6 +90,16 @@ def find_undisturbed_blocks(timings: Timings) -> Mask:
 def find_undisturbed(timings: Timings) -> Mask:
     """The inferences in which no thread waited for a CPU: those of undisturbed blocks."""
     return find_undisturbed_blocks(timings)[timings.block]
+
+
+def on_fast_core(timings: Timings, best_ns: float) -> Mask:
+    """The inferences in blocks between two loops that took no longer than on a core of its own."""
+    if not len(timings.core_ns):
+        return np.ones(len(timings.block), bool)
+    slow = timings.core_ns > SLOW_CORE * best_ns
+    slow[1:] |= slow[:-1].copy()
+    fast: Mask = ~slow[timings.block]
+    return fast
 
 
 def share_all_ran(processes: Sequence[Timings]) -> float:
@@ -172,6 +189,13 @@ def find_regimes(values: Floats | Integers, blocks: int = 20) -> Regimes:
     return Regimes("", all_of_them)
 
 
+class Speed(NamedTuple):
+    """How much slower the cores were around a process than at best."""
+
+    slowness: float = 1.0  # Of one core: the speed probe over the fastest known
+    apart_ns: float = 0.0  # Of an inference, that handing work over between the cores took longer
+
+
 class Chosen(NamedTuple):
     """The inferences of each process that count as those of the undisturbed machine."""
 
@@ -180,18 +204,21 @@ class Chosen(NamedTuple):
     regimes: str  # Two speeds or a drift, in words; the slower one is left out
 
 
-def choose_undisturbed(processes: Sequence[Timings], slowness: Sequence[float] = ()) -> Chosen:
-    """Choose inferences that waited for no CPU, while no core was slow; of two speeds those of the faster one.
-
-    ``slowness`` is the speed probe around each process over the fastest known.
-    """
+def choose_undisturbed(processes: Sequence[Timings], speeds: Sequence[Speed] = ()) -> Chosen:
+    """Choose inferences that waited for no CPU, while no core was slow; of two speeds those of the faster one."""
     masks = [find_undisturbed(one) for one in processes]
     least = FEW if all(mask.all() for mask in masks) else ENOUGH
     regimes, medians = "", dict[int, float]()
+    loop_ns = min((float(np.percentile(one.core_ns, 2)) for one in processes if len(one.core_ns)), default=0.0)
     for at, (one, mask) in enumerate(zip(processes, masks, strict=True)):
-        if at < len(slowness) and slowness[at] >= SLOW:
-            mask[:] = False
+        fast = mask & on_fast_core(one, loop_ns)
+        if len(np.unique(one.block[fast])) >= ENOUGH:
+            mask[:] = fast
         samples = one.latency_ns[mask]
+        speed = speeds[at] if at < len(speeds) else Speed()
+        if speed.slowness >= SLOW or (len(samples) and speed.apart_ns > APART * np.median(samples)):
+            mask[:] = False
+            samples = samples[:0]
         if not len(samples):
             continue
         words, fast = find_regimes(samples)
@@ -210,11 +237,17 @@ def choose_undisturbed(processes: Sequence[Timings], slowness: Sequence[float] =
     return Chosen(masks, list(medians.values()), regimes)
 
 
-def summarize(processes: Sequence[Timings], use: CpuUse, slowness: Sequence[float] = ()) -> Latency:
-    """The latency as shared, and the undisturbed one where the inferences tell it; see `choose_undisturbed`."""
-    latency = latency_of(np.concatenate([one.latency_ns for one in processes]))
+def summarize(
+    shared: Sequence[Timings], use: CpuUse, speeds: Sequence[Speed] = (), ahead: Sequence[Timings] = ()
+) -> Latency:
+    """The latency as shared, and the undisturbed one where the inferences tell it; see `choose_undisturbed`.
+
+    ``ahead`` are those of the same processes at a priority above others, from which it is told where there are any.
+    """
+    latency, processes = latency_of(np.concatenate([one.latency_ns for one in shared])), ahead or shared
+    of_all = np.concatenate([one.latency_ns for one in processes])
     whole = all(find_undisturbed(one).all() for one in processes)
-    masks, medians, regimes = choose_undisturbed(processes, slowness)
+    masks, medians, regimes = choose_undisturbed(processes, speeds)
     count = sum(int(mask.sum()) for mask in masks)
     blocks = sum(len(np.unique(one.block[mask])) for one, mask in zip(processes, masks, strict=True))
     reason, low, high, median = "", 0.0, 0.0, 0.0
@@ -231,13 +264,17 @@ def summarize(processes: Sequence[Timings], use: CpuUse, slowness: Sequence[floa
         reason = f"this system does not tell how long threads wait for a CPU{used}"
     elif (use.steal_cpus or 0.0) > STEAL * use.cpus:
         reason = f"the hypervisor gave {use.steal_cpus:.2f} of the {use.cpus} CPUs to other guests"
-    elif slowness and min(slowness) >= SLOW:
-        reason = f"the cores ran at {_percent(1 / min(slowness))} of the speed that they had before"
+    elif speeds and min(speed.slowness for speed in speeds) >= SLOW:
+        slowest = min(speed.slowness for speed in speeds)
+        reason = f"the cores ran at {_percent(1 / slowest)} of the speed that they had before"
+    elif not blocks and any(speed.apart_ns > APART * latency.p10_ns for speed in speeds):
+        longer = format_ns(max(speed.apart_ns for speed in speeds))
+        reason = f"the cores handed work to each other slower than at best, which takes up to {longer} of an inference"
     elif blocks < (FEW if whole or median >= LONG_NS else ENOUGH):
-        reason = f"{count:,} of {latency.n:,} inferences ran without waiting for a CPU, too few for a median"
+        reason = f"{count:,} of {len(of_all):,} inferences ran without waiting for a CPU, too few for a median"
     elif all_ran < ALL_RAN_INFERENCES:
         reason = f"all threads had a CPU in as little as {_percent(max(all_ran, 0.0))} of the time"
-    elif count < 0.5 * latency.n and median > DISAGREE * latency.p10_ns:
+    elif count < 0.5 * len(of_all) and median > DISAGREE * np.percentile(of_all, 10):
         reason = f"inferences that waited for no CPU took {format_ns(median)}, the fastest tenth of all less"
     elif high - low > 2 * SPREAD * median:
         reason = f"the median of the undisturbed inferences lies anywhere from {format_ns(low)} to {format_ns(high)}"

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trtprof.base.records import Capture, CpuUse, InputTensor
+from trtprof.base.records import Capture, CpuUse, InputTensor, Latency
 from trtprof.base.undisturbed import (
     ALL_RAN_LAYERS,
     ENOUGH,
     FAST_KNOWN,
     QUIET,
+    Speed,
     Timings,
     choose_undisturbed,
     find_undisturbed,
@@ -36,7 +37,13 @@ ORDINARY_S, MORE_S = 6.0, 10.0  # Without a duration: for all rounds, and for mo
 CLEAN_S, CLEAN_MOST_S, PROFILE_MOST_S, PROFILE_SLOW_S = 0.4, 1.2, 0.3, 0.5
 MORE_CLEAN_S, MORE_PROFILE_S, MORE_PROFILED = 0.4, 2.0, 100
 WAIT_FOR_ITERATIONS_S = 30.0  # An inference that takes long comes less often than asked for
+HANDOVERS = 4
+"""That a layer in several threads takes, at most: two models took 3 and 4 times what a small product took longer."""
 _BUSY_SHARE = 0.05  # Of a CPU; a process that takes less is not counted
+
+
+Best = tuple[float, float]
+"""The fastest times of `speed_probe.probe_ns` and `handover_ns` known of this machine; 0 for none."""
 
 
 class Asked(NamedTuple):
@@ -60,17 +67,15 @@ class Round(NamedTuple):
     profiled: Timings
     profile: ort_profile.Profile
     wall_s: float  # From its start to its end
+    ahead: Timings | None = None  # At a priority above others, where others disturbed
 
     @property
     def clean_s(self) -> float:
         return float(self.clean.end_ns[-1] - self.clean.start_ns[0]) / 1e9
 
 
-def plan_round(asked: Asked, done: Sequence[Round], best_probe_ns: float = 0.0) -> tuple[Budget, Budget] | None:
-    """How long the next process times inferences without and with the profiler; None where all is done.
-
-    ``best_probe_ns`` is the fastest speed probe known of this machine; 0 for none.
-    """
+def plan_round(asked: Asked, done: Sequence[Round], best: Best = (0.0, 0.0)) -> tuple[Budget, Budget] | None:
+    """How long the next process times inferences without and with the profiler; None where all is done."""
     processes = asked.processes
     iterations, profiled = asked.iterations or ENOUGH, asked.profile_iterations or 3 * ENOUGH
     clean_wait_s = WAIT_FOR_ITERATIONS_S / processes if asked.iterations else 0.0
@@ -95,7 +100,7 @@ def plan_round(asked: Asked, done: Sequence[Round], best_probe_ns: float = 0.0) 
             Budget(least=least, seconds=CLEAN_S, most_s=CLEAN_MOST_S, slow_s=clean_wait_s or CLEAN_MOST_S),
             Budget(least=least_profiled, seconds=0, most_s=PROFILE_MOST_S, slow_s=profile_wait_s or PROFILE_SLOW_S),
         )
-    if next_s > ORDINARY_S + MORE_S or _is_settled(done, best_probe_ns):
+    if next_s > ORDINARY_S + MORE_S or _is_settled(done, best):
         return None
     return (
         Budget(least=ENOUGH, seconds=MORE_CLEAN_S, slow_s=MORE_CLEAN_S),
@@ -103,10 +108,10 @@ def plan_round(asked: Asked, done: Sequence[Round], best_probe_ns: float = 0.0) 
     )
 
 
-def _is_settled(done: Sequence[Round], best_probe_ns: float) -> bool:
+def _is_settled(done: Sequence[Round], best: Best) -> bool:
     """Whether more inferences would tell no more: enough were undisturbed, or it is not others that disturb them."""
     use = use_of(done, 0)
-    latency = summarize([each.clean for each in done], use, _slowness(done, best_probe_ns)[0])
+    latency = _summarize(done, use, _speeds(done, best)[0])
     told = latency.undisturbed_basis == "inferences"
     if not use.waits or (latency.undisturbed_n >= max(ENOUGH, 0.5 * latency.n) and not told):
         return True
@@ -117,17 +122,30 @@ def _is_settled(done: Sequence[Round], best_probe_ns: float) -> bool:
     return layers and (told or (use.all_ran or 0.0) >= ALL_RAN_LAYERS)
 
 
-def _slowness(rounds: Sequence[Round], best_probe_ns: float) -> tuple[list[float], list[float]]:
-    """The slower of the speed probes around the clean and the profiled loop of each round, over the fastest known."""
-    probes = np.array([each.answer.probe_ns for each in rounds])
-    fastest = min(probes.min(), best_probe_ns or np.inf)
-    return (probes[:, :2].max(1) / fastest).tolist(), (probes[:, 1:].max(1) / fastest).tolist()
+def _summarize(rounds: Sequence[Round], use: CpuUse, speeds: Sequence[Speed]) -> Latency:
+    ahead = [each.ahead or each.clean for each in rounds] if use.ahead else []
+    return summarize([each.clean for each in rounds], use, speeds, ahead)
+
+
+def _speeds(rounds: Sequence[Round], best: Best) -> tuple[list[Speed], list[Speed]]:
+    """What the slower of the speed probes around the clean and the profiled loop of each round tell."""
+    probes = np.array([[each.answer.probe_ns, each.answer.handover_ns] for each in rounds])
+    fastest = np.minimum(probes.min((0, 2)), [one or np.inf for one in best])
+    found: tuple[list[Speed], list[Speed]] = [], []
+    for each, (core, handover) in zip(rounds, probes, strict=True):
+        split = (each.profile.kernels["self_ns"] >= 2 * fastest[1]).sum() / max(len(each.profiled.latency_ns), 1)
+        for at, speeds in enumerate(found):
+            later_ns = float(handover[at : at + 2].max() - fastest[1])
+            speeds.append(Speed(float(core[at : at + 2].max() / fastest[0]), HANDOVERS * split * later_ns))
+    return found
 
 
 def use_of(rounds: Sequence[Round], others: int | None) -> CpuUse:
     """Who used the CPUs while inferences were timed."""
-    spent = [use for each in rounds for use in each.answer.use]
-    loops = [each.clean for each in rounds], [each.profiled for each in rounds]
+    clean, profiled = [each.clean for each in rounds], [each.profiled for each in rounds]
+    ahead = any(each.answer.ahead for each in rounds)
+    loops = [clean] if ahead else [clean, profiled]
+    spent = [use for each in rounds for use in each.answer.use[: len(loops)]]
     wall, own = max(sum(use.wall for use in spent), 1e-9), sum(use.own for use in spent)
     busy = [use.busy for use in spent if use.busy is not None]
     steal = [use.steal for use in spent if use.steal is not None]
@@ -142,7 +160,10 @@ def use_of(rounds: Sequence[Round], others: int | None) -> CpuUse:
         others=others,
         waits=waits,
         waited=waited / max(waited + own, 1e-9) if waits else None,
-        all_ran=min(map(share_all_ran, loops)) if waits else None,
+        all_ran=min(share_all_ran([each.ahead or each.clean for each in rounds]), share_all_ran(profiled))
+        if waits
+        else None,
+        ahead=ahead,
     )
 
 
@@ -165,28 +186,30 @@ class Merged(NamedTuple):
 
 
 def merge_rounds(
-    rounds: Sequence[Round], inputs: tuple[InputTensor, ...], others: int | None, best_probe_ns: float = 0.0
+    rounds: Sequence[Round], inputs: tuple[InputTensor, ...], others: int | None, best: Best = (0.0, 0.0)
 ) -> Merged:
-    """What all rounds come to; ``others`` is how many other processes were busy, for the probe see `plan_round`."""
+    """What all rounds come to; ``others`` is how many other processes were busy."""
     import pandas as pd
 
     use = use_of(rounds, others)
-    clean, profiled = [each.clean for each in rounds], [each.profiled for each in rounds]
-    slowness = _slowness(rounds, best_probe_ns)
-    latency = summarize(clean, use, slowness[0])
+    profiled = [each.profiled for each in rounds]
+    speeds = _speeds(rounds, best)
+    latency = _summarize(rounds, use, speeds[0])
     trusted = use.waits or (use.others_cpus is not None and use.others_cpus <= QUIET * use.cpus)
-    undisturbed = np.flatnonzero(np.concatenate(choose_undisturbed(profiled, slowness[1]).masks))
-    samples = pd.concat(
-        [
-            pd.DataFrame({"latency_ns": one.latency_ns, "undisturbed": mask & trusted, "process": at})
-            for at, (one, mask) in enumerate(zip(clean, choose_undisturbed(clean, slowness[0]).masks, strict=True))
-        ],
-        ignore_index=True,
-    )
+    undisturbed = np.flatnonzero(np.concatenate(choose_undisturbed(profiled, speeds[1]).masks))
+    chosen = [each.ahead or each.clean for each in rounds]
+    tables = []
+    for at, (each, mask) in enumerate(zip(rounds, choose_undisturbed(chosen, speeds[0]).masks, strict=True)):
+        for one, ahead in ((each.clean, False), (each.ahead, True)):
+            if one is not None:
+                told = mask & trusted if one is chosen[at] else False
+                table = pd.DataFrame({"latency_ns": one.latency_ns, "undisturbed": told})
+                tables.append(table.assign(process=at, ahead=ahead))
+    samples = pd.concat(tables, ignore_index=True)
     capture = Capture(
         collector="ort-profile",
         latency=latency,
-        profiled=summarize(profiled, use, slowness[1]),
+        profiled=summarize(profiled, use, speeds[1]),
         warmup_iterations=rounds[0].answer.warmups,
         threads=rounds[0].answer.facts.threads,
         inputs=inputs,

@@ -184,7 +184,9 @@ def _samples(
     found = _numbers(table["latency_ns"], 1)
     if found is None or not waits or "undisturbed" not in table.columns:
         return found, None
-    return found, found[table["undisturbed"].to_numpy(bool)]
+    # Those ahead of other processes are no samples of the latency as shared.
+    shared = ~table["ahead"].to_numpy(bool) if "ahead" in table.columns else slice(None)
+    return found[shared], found[table["undisturbed"].to_numpy(bool)]
 
 
 def _numbers(column: pd.Series[Any], least: float) -> npt.NDArray[np.float64] | None:

@@ -16,13 +16,13 @@ from trtprof.base.records import Ceilings
 from trtprof.base.units import format_ns
 from trtprof.capture import launch
 from trtprof.capture import ort_profile as profiles
-from trtprof.capture.cpu_rounds import Asked, Round, count_busy, list_cpu_seconds, merge_rounds, plan_round
+from trtprof.capture.cpu_rounds import Asked, Best, Round, count_busy, list_cpu_seconds, merge_rounds, plan_round
 from trtprof.capture.workers.cpu_meter import Budget
 from trtprof.capture.workers.ort_cpu import GRAPH_FILE, CpuRound, WorkerRequest, load_timings
 from trtprof.engine.onnxruntime import ENGINE_GRAPH, session_engine
 from trtprof.flows.job import Job
 from trtprof.flows.options import RunOptions
-from trtprof.hardware.calibrate import Calibration, needed_ceilings
+from trtprof.hardware.calibrate import Calibration, best_of, needed_ceilings
 from trtprof.hardware.device import host_cpu, resolve_threads
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionRequest, name_layers
@@ -66,7 +66,7 @@ def _capture(job: Job, asked: Asked, session: SessionRequest, calibration: Calib
     folder, progress = job.folder, job.progress
     rounds: list[Round] = []
     began, before = time.monotonic(), list_cpu_seconds()
-    while budgets := plan_round(asked, rounds, _best_probe_ns(job, calibration)):
+    while budgets := plan_round(asked, rounds, _best(job, calibration)):
         if rounds and calibration is not None:
             calibration.round()
         started = time.monotonic()
@@ -74,15 +74,15 @@ def _capture(job: Job, asked: Asked, session: SessionRequest, calibration: Calib
         scheduled = name_layers(onnx.load(str(job.scratch / GRAPH_FILE), load_external_data=False))
         if not rounds:
             copy_file(job.scratch / GRAPH_FILE, folder.file(ENGINE_GRAPH))
-        clean, profiled = load_timings(job.scratch)
+        clean, profiled, ahead = load_timings(job.scratch)
         profile = profiles.read_profile(Path(answer.profile), len(profiled.latency_ns), scheduled)
         Path(answer.profile).unlink()
-        rounds.append(Round(answer, clean, profiled, profile, time.monotonic() - started))
+        rounds.append(Round(answer, clean, profiled, profile, time.monotonic() - started, ahead))
         if len(rounds) == 1:
             median, count = format_ns(float(np.median(clean.latency_ns))), len(clean.latency_ns)
             progress.note(f"first estimate: {median} (p50 of {count:,} inference{'s' * (count > 1)})")
     others = count_busy(before, list_cpu_seconds(), time.monotonic() - began)
-    merged = merge_rounds(rounds, job.source.model.inputs, others, _best_probe_ns(job, calibration))
+    merged = merge_rounds(rounds, job.source.model.inputs, others, _best(job, calibration))
     if merged.capture.latency.n < job.options.iterations:
         progress.note(
             f"{merged.capture.latency.n} of the {job.options.iterations} inferences asked for: "
@@ -98,9 +98,8 @@ def _capture(job: Job, asked: Asked, session: SessionRequest, calibration: Calib
     progress.detail(f"{engine.backend.name}: {len(engine.layers)} layers in {format_ns(engine.build_ns)}")
 
 
-def _best_probe_ns(job: Job, calibration: Calibration | None) -> float:
-    """The fastest speed probe known of this machine; 0 for none."""
-    return calibration.best_probe_ns if calibration else job.folder.read(run_folder.CEILINGS, Ceilings).probe_ns
+def _best(job: Job, calibration: Calibration | None) -> Best:
+    return calibration.best if calibration else best_of(job.folder.read(run_folder.CEILINGS, Ceilings))
 
 
 def _asked(options: RunOptions) -> Asked:

@@ -38,7 +38,8 @@ from trtprof.hardware._workloads import (
 from trtprof.hardware.device import busy_seconds, clock_mhz
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionRequest, make_session
-from trtprof.runtime.speed_probe import probe_ns
+from trtprof.runtime.priority import ahead_of_others
+from trtprof.runtime.speed_probe import handover_ns, probe_ns
 
 MAX_WORKING_SET = 512_000_000  # The largest buffers that calibration allocates, in bytes
 UNKNOWN_CACHE = 32 << 20  # Stands in for a last-level cache of unknown size when the ladder of working sets is laid out
@@ -64,7 +65,7 @@ def measure(request: MeasureRequest, progress: Progress = unheard) -> Measured:
     """Measure every ceiling and floor at one thread count; ``progress`` is told once a second."""
     progress(Line("the floors of a node and of a call", request.seconds + FLOOR_SECONDS * request.with_profiler))
     watch = _Watch()
-    with scratch_folder() as folder:
+    with scratch_folder() as folder, ahead_of_others():
         bench = _Bench(request.threads, folder)
         probes = [probe_ns() for _ in range(PROBES)]
         floors = bench.floors(with_profiler=request.with_profiler, repeats=FLOOR_REPEATS)
@@ -89,7 +90,7 @@ def measure(request: MeasureRequest, progress: Progress = unheard) -> Measured:
 def measure_in_rounds(lines: Iterator[bytes]) -> Iterator[Measured]:
     """What is needed, measured in a short round for each line, the first of which is the request; readings so far."""
     request = msgspec.json.decode(next(lines), type=MeasureRequest)
-    with scratch_folder() as folder:
+    with scratch_folder() as folder, ahead_of_others():
         bench, watch = _Bench(request.threads, folder), _Watch()
         bench.profile_runs, bench.sample_seconds = QUICK_PROFILE_RUNS, QUICK_SAMPLE_SECONDS
         cached, beyond = _ladder(request)
@@ -162,10 +163,12 @@ class _Watch:
 
         # The ceilings are the best of their repeats, and so is the speed that they were reached at.
         probe = Reading(min(probes), _fit.relative_spread(probes), len(probes), "MatMul 256x256x256, 1 thread")
+        handover_time, what = handover_ns(request.threads), f"MatMul 64x64x64, {request.threads} threads"
+        handover = {"handover": Reading(handover_time, 0.0, 1, what)} if handover_time else {}
         return Measured(
             threads=request.threads,
             runtime=str(onnxruntime.__version__),
-            readings={**readings, "probe": probe},
+            readings={**readings, "probe": probe, **handover},
             working_set=working_set,
             seconds=self._seconds,
             others_cpus=self._others / self._seconds if self._told else None,

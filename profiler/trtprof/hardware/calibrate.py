@@ -152,11 +152,12 @@ class Calibration:
         self._measured = said
 
     @property
-    def best_probe_ns(self) -> float:
-        """The fastest speed probe that is kept or was measured; 0 for none."""
-        measured = [self._measured.readings["probe"].value] if self._measured is not None else []
-        kept = [self._held.probe_ns] if self._held is not None and self._held.probe_ns else []
-        return min([*measured, *kept], default=0.0)
+    def best(self) -> tuple[float, float]:
+        """The fastest speed probes that are kept or were measured; see `best_of`."""
+        measured = self._measured.readings if self._measured is not None else {}
+        kept = self._held.measurements if self._held is not None else {}
+        found = [[each[name].value for each in (measured, kept) if name in each] for name in ("probe", "handover")]
+        return min(found[0], default=0.0), min(found[1], default=0.0)
 
     def finish(self) -> Ceilings:
         """The ceilings: the best of those that were kept and those that were measured, which are kept from now on."""
@@ -176,6 +177,12 @@ class Calibration:
         self._say(_summary(found))
         self._shelf.write(found, self._say)
         return found
+
+
+def best_of(ceilings: Ceilings) -> tuple[float, float]:
+    """The speed probes of `speed_probe.probe_ns` and `handover_ns` at the time of the ceilings, in ns; 0 for none."""
+    handover = ceilings.measurements.get("handover")
+    return ceilings.probe_ns, handover.value if handover else 0.0
 
 
 def _quiet(cpus: int) -> bool:

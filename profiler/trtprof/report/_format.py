@@ -116,8 +116,10 @@ def latency_text(run: Run) -> str:
         return f"{units.format_ns(headline_ns)} in layers: their sum, not an end-to-end latency"
     text = units.format_ns(headline_ns)
     quiet = run.cpu_use is not None and not run.cpu_use.disturbed
-    if not quiet and latency.undisturbed_basis == "inferences" and latency.undisturbed_n < latency.n:
-        text += f", {latency.undisturbed_n:,} of {count(latency.n, 'inference')} undisturbed"
+    if not quiet and latency.undisturbed_basis == "inferences" and latency.undisturbed_n != latency.n:
+        ahead = run.cpu_use is not None and run.cpu_use.ahead
+        of = " inferences ahead of other processes" if ahead else f" of {count(latency.n, 'inference')} undisturbed"
+        text += f", {latency.undisturbed_n:,}{of}"
         text += f"; as shared {spread_text(latency)}"
     else:
         text += f" ({spread_text(latency)})"
@@ -207,7 +209,9 @@ def _cpu_text(run: Run) -> str:
     if stolen > QUIET * use.cpus:
         parts.append(f"the hypervisor gave {stolen:.2g} of {cores} to other guests")
     latency = run.latency
-    if latency.undisturbed_basis != "inferences" and 0 < latency.min_ns < latency.p10_ns:
+    if use.ahead and latency.undisturbed_basis == "inferences":
+        parts.append("the latency was measured ahead of them, at a raised priority")
+    elif latency.undisturbed_basis != "inferences" and 0 < latency.min_ns < latency.p10_ns:
         factor, unit = units.ns_unit(latency.min_ns)
         fast = f"{units.in_unit(latency.min_ns, factor)} to {units.in_unit(latency.p10_ns, factor)} {unit}"
         parts.append(f"the fastest tenth took {fast}")

@@ -142,7 +142,7 @@ def captured(request: WorkerRequest) -> Captured:
     """Capture a model, and read what was left."""
     answer = capture(request)
     scratch = Path(request.scratch)
-    clean, profiled = load_timings(scratch)
+    clean, profiled, _ = load_timings(scratch)
     graph = scratch / GRAPH_FILE
     scheduled = name_layers(onnx.load(str(graph), load_external_data=False))
     profile = ort_profile.read_profile(Path(answer.profile), len(profiled.latency_ns), scheduled)

@@ -72,6 +72,8 @@ class CpuUse(Record, frozen=True, kw_only=True):
     """Share of the time of this run's threads in which they were ready to run and had no CPU."""
     all_ran: float | None = None
     """At least this share of the time every thread of the run had a CPU; may be below 0."""
+    ahead: bool = False
+    """Whether the profile, and the undisturbed inferences where others disturbed, ran at a priority above others."""
     layers_basis: LayersBasis = ""
     """What the measured times of layers are from: undisturbed profiled inferences, the fast mode of each layer, or, for
     lack of both, inferences that shared the CPUs with other processes."""

@@ -15,10 +15,12 @@ import numpy as np
 from trtprof.base.progress import Count
 from trtprof.base.undisturbed import FEW, WAITED_NS, WAITED_SHARE, Timings
 from trtprof.capture.workers.inference import Runnable
+from trtprof.runtime.priority import list_threads
 
 BLOCK_NS, BLOCK_NS_A_THREAD = 1_000_000, 160_000
 """Shortest block, and for each thread: reading the waits of one takes 0.8 us, which is then below 1 %."""
 _VERY_SLOW = 2.5  # Times `Budget.slow_s`, from which on one or two inferences are enough
+_CORE_STEPS = 500  # About 15 us
 _SETTLE_S = 0.01  # A wait that goes on when the last inference is over is booked by then, as a rule
 
 
@@ -69,14 +71,6 @@ def _read_cpus(cpus: Iterable[int]) -> _Reading:
     return _Reading(time.perf_counter(), time.process_time(), busy, steal)
 
 
-def list_threads() -> set[int]:
-    """The threads of this process by the number that the system has for them; none where it does not tell."""
-    try:
-        return {int(name) for name in os.listdir("/proc/self/task")}
-    except OSError:
-        return set()
-
-
 class Meter:
     """Reads how long threads waited for a CPU: this one, and those that are not in ``before``.
 
@@ -86,10 +80,11 @@ class Meter:
 
     def __init__(self, before: set[int]) -> None:
         own = threading.get_native_id()
+        self.threads = [own, *sorted(list_threads() - before - {own})]
         self._files: list[int] = []
         self._waits: dict[int, int] = {}  # As last read, by file
         with suppress(OSError):
-            for thread in (own, *sorted(list_threads() - before - {own})):
+            for thread in self.threads:
                 self._files.append(os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY))
         # A system that does not keep these numbers has zeros for them.
         if not self._files or int(os.pread(self._files[0], 64, 0).split()[0]) == 0:
@@ -116,7 +111,7 @@ class Meter:
         block_ns = max(BLOCK_NS, BLOCK_NS_A_THREAD * len(self._files)) if budget.blocks else 0
         latencies: list[int] = []
         blocks: list[tuple[int, int, int]] = []  # Inferences, start and end
-        waits = []
+        waits, cores = [], []
         undisturbed = 0
         cpus = usable_cpus()
         began, before = _read_cpus(cpus), read()
@@ -134,6 +129,7 @@ class Meter:
             waited = [after - earlier for earlier, after in zip(before, now, strict=True)]
             before = now
             waits.append(waited)
+            cores.append(_core_ns())
             blocks.append((len(latencies) - done, start, end))
             if max(waited, default=0) <= max(WAITED_SHARE * (end - start), WAITED_NS):
                 undisturbed += len(latencies) - done
@@ -159,6 +155,7 @@ class Meter:
             start_ns=starts,
             end_ns=ends,
             waits_ns=np.asarray(waits, dtype=np.int64).reshape(len(waits), len(self._files)),
+            core_ns=np.asarray(cores, dtype=np.int64),
         )
         spent = CpuSeconds(
             cpus=len(cpus),
@@ -168,3 +165,11 @@ class Meter:
             steal=None if ended.steal is None or began.steal is None else ended.steal - began.steal,
         )
         return timings, spent
+
+
+def _core_ns() -> int:
+    """Time of a short loop of the interpreter: a core that another guest of the host shares takes 1.7 times as long."""
+    total, began = 0, time.perf_counter_ns()
+    for number in range(_CORE_STEPS):
+        total += number & 3
+    return time.perf_counter_ns() - began

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,21 @@ import numpy.typing as npt
 
 from trtprof.base.progress import Count
 from trtprof.base.records import InputTensor
-from trtprof.base.undisturbed import Timings
-from trtprof.capture.workers.cpu_meter import Budget, CpuSeconds, Meter, list_threads
+from trtprof.base.undisturbed import Timings, find_undisturbed
+from trtprof.capture.workers.cpu_meter import Budget, CpuSeconds, Meter
 from trtprof.capture.workers.inference import EVENT_LIMIT, Runnable, first_run, make_input_sets, say, warm_up
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionFacts, SessionRequest, make_session, timed_session
-from trtprof.runtime.speed_probe import probe_ns
+from trtprof.runtime.priority import ahead_of_others, list_threads
+from trtprof.runtime.speed_probe import handover_ns, probe_ns
 
+Feeds = dict[str, npt.NDArray[Any]]
 GRAPH_FILE = "profiled.onnx"
 """The optimized graph of the profiled session, in the scratch folder."""
 _PROFILE_WARM_MS = 20.0
 _USUAL_EVENTS = 30_000  # More only where so many inferences are asked for: reading them takes 10 us each
-_CLEAN_FILE, _PROFILED_FILE = "clean.npz", "profiled.npz"
+_CLEAN_FILE, _AHEAD_FILE, _PROFILED_FILE = "clean.npz", "ahead.npz", "profiled.npz"
+_UNDISTURBED = 0.5  # Share of the inferences from which on they tell the undisturbed latency as others would
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +58,10 @@ class CpuRound(msgspec.Struct, frozen=True, kw_only=True):
     warmups: int
     profile: str  # ONNX Runtime's file
     use: tuple[CpuSeconds, CpuSeconds]  # While it ran without and with the profiler
-    probe_ns: tuple[float, float, float]  # Of `trtprof.runtime.speed_probe`, before, between and after
+    ahead: bool  # Whether the profiler ran at a priority above others
+    # Of `trtprof.runtime.speed_probe`, before, between and after
+    probe_ns: tuple[float, float, float]
+    handover_ns: tuple[float, float, float]
 
 
 def main(argv: list[str]) -> int:
@@ -67,7 +73,7 @@ def capture(request: WorkerRequest) -> CpuRound:
     """Time inferences without and with the profiler."""
     scratch = Path(request.scratch)
     sets = make_input_sets(request.inputs, request.seed)
-    probes = [probe_ns()]
+    probes = [_probe(request.session.threads)]
     threads = list_threads()
     session, facts = timed_session(request.session)
     meter = Meter(threads)
@@ -75,12 +81,42 @@ def capture(request: WorkerRequest) -> CpuRound:
     run = bind(session, *sets)
     # The first inference warms up, too: of a slow model it is enough.
     warmups = 1 + warm_up(run, request.warmup_ms - 1e3 * (time.perf_counter() - began))
-    clean, clean_use = meter.time(run, request.clean, _count("inferences without a profiler"))
-    meter.close()
+    with ahead_of_others() as allowed:
+        pass
+    budget = msgspec.structs.replace(request.clean, most_s=0.0) if allowed else request.clean
+    clean, clean_use = meter.time(run, budget, _count("inferences without a profiler"))
     _save(scratch / _CLEAN_FILE, clean)
+    (scratch / _AHEAD_FILE).unlink(missing_ok=True)
+    ahead = allowed and bool(find_undisturbed(clean).mean() < _UNDISTURBED)
+    if ahead:
+        with ahead_of_others(meter.threads):
+            timings, _ = meter.time(run, request.clean, _count("inferences ahead of other processes"))
+            _save(scratch / _AHEAD_FILE, timings)
+    meter.close()
     del session, run
 
-    probes.append(probe_ns())
+    probes.append(_probe(request.session.threads))
+    profile, profiled_use = _profile(request, sets, ahead=ahead)
+    probes.append(_probe(request.session.threads))
+    cores, handovers = zip(*probes, strict=True)
+    return CpuRound(
+        facts=facts,
+        warmups=warmups,
+        profile=profile,
+        use=(clean_use, profiled_use),
+        ahead=ahead,
+        probe_ns=cores,
+        handover_ns=handovers,
+    )
+
+
+def _probe(threads: int) -> tuple[float, float]:
+    with ahead_of_others():
+        return probe_ns(), handover_ns(threads)
+
+
+def _profile(request: WorkerRequest, sets: list[Feeds], *, ahead: bool) -> tuple[str, CpuSeconds]:
+    scratch = Path(request.scratch)
     threads = list_threads()
     prefix = str(scratch / "profile")
     session = make_session(request.session, profile_prefix=prefix, save_to=str(scratch / GRAPH_FILE))
@@ -95,18 +131,11 @@ def capture(request: WorkerRequest) -> CpuRound:
     budget = msgspec.structs.replace(
         request.profiled, least=least, most=max(_USUAL_EVENTS // nodes, least), blocks=False
     )
-    profiled, profiled_use = meter.time(run, budget, _count("inferences under the profiler"))
+    with ahead_of_others(meter.threads) if ahead else nullcontext():
+        profiled, profiled_use = meter.time(run, budget, _count("inferences under the profiler"))
     meter.close()
     _save(scratch / _PROFILED_FILE, profiled)
-    profile = session.end_profiling()
-    before, between = probes
-    return CpuRound(
-        facts=facts,
-        warmups=warmups,
-        profile=profile,
-        use=(clean_use, profiled_use),
-        probe_ns=(before, between, probe_ns()),
-    )
+    return session.end_profiling(), profiled_use
 
 
 def _count(what: str) -> Count:
@@ -117,16 +146,18 @@ def _save(path: Path, timings: Timings) -> None:
     np.savez(path, **timings._asdict())
 
 
-def load_timings(scratch: Path) -> tuple[Timings, Timings]:
-    """The samples without and with the profiler that a worker left in its scratch folder."""
-    found = []
-    for name in (_CLEAN_FILE, _PROFILED_FILE):
-        with np.load(scratch / name) as arrays:
-            found.append(Timings(**arrays))
-    return found[0], found[1]
+def load_timings(scratch: Path) -> tuple[Timings, Timings, Timings | None]:
+    """The samples without and with the profiler, and those ahead of others, that a worker left behind."""
+    found = [_load(scratch / name) for name in (_CLEAN_FILE, _PROFILED_FILE)]
+    return found[0], found[1], _load(scratch / _AHEAD_FILE) if (scratch / _AHEAD_FILE).exists() else None
 
 
-def bind(session: Any, *sets: dict[str, npt.NDArray[Any]]) -> Runnable:
+def _load(path: Path) -> Timings:
+    with np.load(path) as arrays:
+        return Timings(**arrays)
+
+
+def bind(session: Any, *sets: Feeds) -> Runnable:
     """One inference with inputs and outputs bound, as a deployed loop would: nothing is copied; the sets alternate."""
     import onnxruntime
 
@@ -157,6 +188,8 @@ def bind(session: Any, *sets: dict[str, npt.NDArray[Any]]) -> Runnable:
 
 
 if __name__ == "__main__":
+    with suppress(AttributeError, OSError):
+        os.setsid()  # See `trtprof.runtime.priority`
     with suppress(ImportError):  # Told as an error later
         import onnxruntime  # noqa: F401 - before it is asked, when nothing is measured yet
     # What it leaves needs no end: to take down the sessions and the interpreter takes 0.05 s.

@@ -21,10 +21,11 @@ import msgspec
 from trtprof.base.progress import Count, unheard
 from trtprof.base.undisturbed import find_undisturbed, share_all_ran
 from trtprof.capture.turns import Ready, Turn, TurnsRequest
-from trtprof.capture.workers.cpu_meter import Budget, Meter, list_threads
+from trtprof.capture.workers.cpu_meter import Budget, Meter
 from trtprof.capture.workers.inference import make_input_sets
 from trtprof.capture.workers.runnable import Timed, runnable_of
 from trtprof.runtime import child
+from trtprof.runtime.priority import list_threads
 
 _LOOK_S = 0.005
 _ASLEEP = 0.05
