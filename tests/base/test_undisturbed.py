@@ -184,3 +184,23 @@ def test_layers_tell_what_inferences_do_not_where_their_fast_mode_is_known() -> 
         assert estimate_from_layers(latency, changed, use).undisturbed_ns is None
     told = summarize([timings([1e6] * 30)], ALONE)
     assert estimate_from_layers(told, layers, ALONE) == told
+
+
+def test_inferences_ahead_of_others_tell_what_the_shared_ones_do_not() -> None:
+    shared = [beside_a_neighbor(60, 7_000_000, 1.0) for _ in range(2)]
+    ahead = [timings([7e6] * 40), timings([7.1e6] * 40)]
+    alone = summarize(shared, SHARED)
+    told = summarize(shared, SHARED, ahead=ahead)
+    assert alone.undisturbed_ns is None
+    assert told.undisturbed_ns == pytest.approx(7.05e6, rel=0.01)
+    assert (told.median_ns, told.n, told.undisturbed_n) == (alone.median_ns, 120, 80)
+
+
+def test_moments_of_slow_cores_are_left_out() -> None:
+    samples = np.where(np.arange(60) < 30, 1e6, 1.6e6)
+    core_ns = np.where(np.arange(60) < 30, 15_000, 26_000)
+    seen = timings(samples)._replace(core_ns=core_ns)
+    assert summarize([seen], ALONE).undisturbed_ns == pytest.approx(1e6)
+    near, apart = timings([1e6] * 30), timings([1.05e6] * 30)
+    assert summarize([near, apart], ALONE, [Speed(), Speed(apart_ns=3e5)]).undisturbed_ns == pytest.approx(1e6)
+    assert "handed work" in summarize([near], ALONE, [Speed(apart_ns=3e5)]).undisturbed_reason
