@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.fakes.command_line import trtprof
 from tests.fakes.support import ROOT, SAMPLES
-from trtprof.base.run_folder import RunFolder
+from trtprof.base.records import Finding
+from trtprof.base.run_folder import REPORT, RunFolder
 from trtprof.diagnose import RULES, THRESHOLDS
 from trtprof.engine.inspector import read_layer_info
 
 QUICK = ["--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3"]
-EXAMPLE = str(ROOT / "reports" / "example")
+EXAMPLE = ROOT / "reports" / "example"
 LOG = str(ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log")
 RESNET = str(SAMPLES / "resnet_tiny.onnx")
+LSTM = str(SAMPLES / "lstm.onnx")  # Whatever the machine does, it has a cause, ST804
 
 
 def words(text: str) -> str:
@@ -90,9 +94,21 @@ def test_bad_settings_are_one_error(tmp_path: Path) -> None:
 
 
 # --- --fail-on ---------------------------------------------------------------------------------
-# The example has one finding, RL102.
-PLACE = "/stage2/block0/downsample/bn/BatchNormalization and 1 more Conv"
+PLACE = "/stem/Relu"
 WORST = f"RL102 (compute-bound op far under peak) at {PLACE}, 4.19 us"
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> str:
+    """The example, with one finding."""
+    folder = RunFolder(Path(shutil.copytree(EXAMPLE, tmp_path / "run")))
+    run = folder.report()
+    one = Finding(
+        code="RL102", title="compute-bound op far under peak", severity="info", where=PLACE, evidence="", try_="",
+        lost_ns=4_190, confidence=0.7, layers=(run.layers[0].name,),
+    )  # fmt: skip
+    folder.write(REPORT, msgspec.structs.replace(run, findings=(one,)))
+    return str(folder.path)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +121,11 @@ WORST = f"RL102 (compute-bound op far under peak) at {PLACE}, 4.19 us"
         (["lost-ms=0"], f"--fail-on lost-ms=0: {WORST}"),
     ],
 )  # fmt: skip
-def test_a_finding_that_was_asked_for_fails_the_command(asked: list[str], said: str) -> None:
+def test_a_finding_that_was_asked_for_fails_the_command(asked: list[str], said: str, found: str) -> None:
     options = [text for value in asked for text in ("--fail-on", value)]
-    done = trtprof("report", EXAMPLE, *options)
+    done = trtprof("report", found, *options)
     assert done.exit_code == 1
-    assert done.stdout == trtprof("report", EXAMPLE).stdout
+    assert done.stdout == trtprof("report", found).stdout
     (line,) = done.stderr.splitlines()
     assert line.startswith("failed by --fail-on ")
     assert said in line
@@ -119,7 +135,7 @@ def test_a_finding_that_was_asked_for_fails_the_command(asked: list[str], said: 
 def test_a_run_keeps_its_thresholds_and_fails_when_all_is_written(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.trtprof]\nmin-share = 0.0\nefficiency = 1.0\n")
     folder = tmp_path / "run"
-    done = trtprof("run", RESNET, "-o", str(folder), *QUICK, "--quiet", "--fail-on", "lost-ms=0")
+    done = trtprof("run", LSTM, "-o", str(folder), *QUICK, "--quiet", "--fail-on", "lost-ms=0")
     assert done.exit_code == 1, done.output
     assert done.stdout == f"{folder}\n"
     assert "failed by --fail-on lost-ms=0: " in done.stderr
