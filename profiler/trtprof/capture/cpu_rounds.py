@@ -133,10 +133,14 @@ def _speeds(rounds: Sequence[Round], best: Best) -> tuple[list[Speed], list[Spee
     fastest = np.minimum(probes.min((0, 2)), [one or np.inf for one in best])
     found: tuple[list[Speed], list[Speed]] = [], []
     for each, (core, handover) in zip(rounds, probes, strict=True):
-        split = (each.profile.kernels["self_ns"] >= 2 * fastest[1]).sum() / max(len(each.profiled.latency_ns), 1)
+        kernels = each.profile.kernels
+        split = kernels[kernels["self_ns"] >= 2 * fastest[1]]
+        # Each step of a recurrent op is handed over by itself.
+        steps = split["self_ns"].where(split["name"].str.contains("LSTM|GRU|RNN"), 0) / (2 * fastest[1])
+        handovers = steps.clip(lower=HANDOVERS).sum() / max(len(each.profiled.latency_ns), 1)
         for at, speeds in enumerate(found):
             later_ns = float(handover[at : at + 2].max() - fastest[1])
-            speeds.append(Speed(float(core[at : at + 2].max() / fastest[0]), HANDOVERS * split * later_ns))
+            speeds.append(Speed(float(core[at : at + 2].max() / fastest[0]), float(handovers) * later_ns))
     return found
 
 
