@@ -197,10 +197,11 @@ def test_inferences_ahead_of_others_tell_what_the_shared_ones_do_not() -> None:
 
 
 def test_moments_of_slow_cores_are_left_out() -> None:
-    samples = np.where(np.arange(60) < 30, 1e6, 1.6e6)
-    core_ns = np.where(np.arange(60) < 30, 15_000, 26_000)
-    seen = timings(samples)._replace(core_ns=core_ns)
-    assert summarize([seen], ALONE).undisturbed_ns == pytest.approx(1e6)
+    at = np.arange(80) % 4
+    samples = np.where(at < 2, 1e6, 1e6 * np.linspace(1.05, 1.5, 80))
+    seen = timings(samples)._replace(core_ns=np.where(at == 2, 26_000, 15_000))
+    told = summarize([seen], ALONE)
+    assert (told.undisturbed_ns, told.undisturbed_n) == (1_000_000, 40), "the loop before a block counts, too"
     near, apart = timings([1e6] * 30), timings([1.05e6] * 30)
     assert summarize([near, apart], ALONE, [Speed(), Speed(apart_ns=3e5)]).undisturbed_ns == pytest.approx(1e6)
     assert "handed work" in summarize([near], ALONE, [Speed(apart_ns=3e5)]).undisturbed_reason
