@@ -34,7 +34,7 @@ def measured(ns: float, clean: int, profiled: int, waited: float = 0.0, build_s:
     rows = [(at, 0, "CPU:Conv", "conv", 0, round(ns), round(ns)) for at in range(profiled)]
     profile = Profile(pd.DataFrame(rows, columns=list(KERNEL_COLUMNS)), np.full(profiled, round(ns)), {})
     facts = SessionFacts(build_ns=round(build_s * 1e9), threads=2)
-    probes: dict[str, Any] = {"probe_ns": (1e6,) * 3, "handover_ns": (5e3,) * 3}
+    probes: dict[str, Any] = {"probe_ns": (1e6,) * 3, "together_ns": ((2e5, 5e3),) * 3}
     answer = CpuRound(facts=facts, warmups=1, profile="", use=(spent, spent), ahead=False, **probes)
     both = timings(clean, ns, waited), timings(profiled, ns, waited)
     wall = 0.4 + 2 * build_s + (clean + profiled + 2) * ns / 1e9

@@ -27,7 +27,7 @@ def fixed_calibration(patch: pytest.MonkeyPatch, ceilings: Ceilings | None = Non
     patch.setattr(Calibration, "__enter__", lambda self: self)
     patch.setattr(Calibration, "__exit__", lambda *_args: None)
     patch.setattr(Calibration, "round", lambda _: None)
-    patch.setattr(Calibration, "best", (0.0, 0.0))
+    patch.setattr(Calibration, "best", (0.0, 0.0, 0.0))
     patch.setattr(Calibration, "finish", lambda _: ceilings or fixed_ceilings())
 
 
@@ -36,7 +36,7 @@ def quick(patch: pytest.MonkeyPatch) -> None:
     fixed_calibration(patch)
     # By probes of a moment another clock would be told from run to run.
     patch.setattr(ort_cpu, "probe_ns", lambda: 1e6)
-    patch.setattr(ort_cpu, "handover_ns", lambda _: 5e3)
+    patch.setattr(ort_cpu, "together_ns", lambda _: (2e5, 5e3))
     patch.setattr(child, "run_telling", call_telling)
     patch.setattr(child, "started_ahead", lambda *_: contextlib.nullcontext())
 

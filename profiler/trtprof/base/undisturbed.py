@@ -41,6 +41,7 @@ DISAGREE = 1.10
 """Ratio of the medians of two processes from which on they are two speeds."""
 SLOW = 1.15
 """Ratio of a speed probe to the fastest known from which on the cores themselves are slow: nobody waits for that."""
+CORES = "the cores"  # So begins a reason that holds for layers, too
 SLOW_CORE = 1.3
 """The same for the loop between two blocks: a core that another guest of the host shares reads 1.7."""
 APART = 0.10
@@ -266,10 +267,10 @@ def summarize(
         reason = f"the hypervisor gave {use.steal_cpus:.2f} of the {use.cpus} CPUs to other guests"
     elif speeds and min(speed.slowness for speed in speeds) >= SLOW:
         slowest = min(speed.slowness for speed in speeds)
-        reason = f"the cores ran at {_percent(1 / slowest)} of the speed that they had before"
+        reason = f"{CORES} ran at {_percent(1 / slowest)} of the speed that they had before"
     elif not blocks and any(speed.apart_ns > APART * latency.p10_ns for speed in speeds):
         longer = format_ns(max(speed.apart_ns for speed in speeds))
-        reason = f"the cores handed work to each other slower than at best, which takes up to {longer} of an inference"
+        reason = f"{CORES} handed work to each other slower than at best, which takes up to {longer} of an inference"
     elif blocks < (FEW if whole or median >= LONG_NS else ENOUGH):
         reason = f"{count:,} of {len(of_all):,} inferences ran without waiting for a CPU, too few for a median"
     elif all_ran < ALL_RAN_INFERENCES:
@@ -306,6 +307,8 @@ def estimate_from_layers(latency: Latency, layers: LayerTimes, use: CpuUse | Non
     if latency.undisturbed_basis or not too_few or use is None or (use.steal_cpus or 0.0) > STEAL * use.cpus:
         return latency
     reason = ""
+    if latency.undisturbed_reason.startswith(CORES):
+        return latency
     if layers.inferences < ENOUGH:
         reason = f"only {layers.inferences} were profiled"
     elif layers.known < FAST_KNOWN:

@@ -42,8 +42,8 @@ HANDOVERS = 4
 _BUSY_SHARE = 0.05  # Of a CPU; a process that takes less is not counted
 
 
-Best = tuple[float, float]
-"""The fastest times of `speed_probe.probe_ns` and `handover_ns` known of this machine; 0 for none."""
+Best = tuple[float, float, float]
+"""The fastest times of `speed_probe.probe_ns` and of both of `together_ns` known of this machine; 0 for none."""
 
 
 class Asked(NamedTuple):
@@ -74,7 +74,7 @@ class Round(NamedTuple):
         return float(self.clean.end_ns[-1] - self.clean.start_ns[0]) / 1e9
 
 
-def plan_round(asked: Asked, done: Sequence[Round], best: Best = (0.0, 0.0)) -> tuple[Budget, Budget] | None:
+def plan_round(asked: Asked, done: Sequence[Round], best: Best = (0.0, 0.0, 0.0)) -> tuple[Budget, Budget] | None:
     """How long the next process times inferences without and with the profiler; None where all is done."""
     processes = asked.processes
     iterations, profiled = asked.iterations or ENOUGH, asked.profile_iterations or 3 * ENOUGH
@@ -129,18 +129,23 @@ def _summarize(rounds: Sequence[Round], use: CpuUse, speeds: Sequence[Speed]) ->
 
 def _speeds(rounds: Sequence[Round], best: Best) -> tuple[list[Speed], list[Speed]]:
     """What the slower of the speed probes around the clean and the profiled loop of each round tell."""
-    probes = np.array([[each.answer.probe_ns, each.answer.handover_ns] for each in rounds])
+    probes = np.array([[each.answer.probe_ns, *zip(*each.answer.together_ns, strict=True)] for each in rounds])
     fastest = np.minimum(probes.min((0, 2)), [one or np.inf for one in best])
     found: tuple[list[Speed], list[Speed]] = [], []
-    for each, (core, handover) in zip(rounds, probes, strict=True):
+    for each, (*cores, handover) in zip(rounds, probes, strict=True):
         kernels = each.profile.kernels
-        split = kernels[kernels["self_ns"] >= 2 * fastest[1]]
+        split = kernels[kernels["self_ns"] >= 2 * fastest[2]]
         # Each step of a recurrent op is handed over by itself.
-        steps = split["self_ns"].where(split["name"].str.contains("LSTM|GRU|RNN"), 0) / (2 * fastest[1])
+        steps = split["self_ns"].where(split["name"].str.contains("LSTM|GRU|RNN"), 0) / (2 * fastest[2] or 1.0)
         handovers = steps.clip(lower=HANDOVERS).sum() / max(len(each.profiled.latency_ns), 1)
         for at, speeds in enumerate(found):
-            later_ns = float(handover[at : at + 2].max() - fastest[1])
-            speeds.append(Speed(float(core[at : at + 2].max() / fastest[0]), float(handovers) * later_ns))
+            later_ns = float(handover[at : at + 2].max() - fastest[2])
+            slowness = max(
+                float(times[at : at + 2].max() / best_ns)
+                for times, best_ns in zip(cores, fastest, strict=False)
+                if best_ns > 0
+            )
+            speeds.append(Speed(slowness, float(handovers) * later_ns))
     return found
 
 
@@ -190,7 +195,7 @@ class Merged(NamedTuple):
 
 
 def merge_rounds(
-    rounds: Sequence[Round], inputs: tuple[InputTensor, ...], others: int | None, best: Best = (0.0, 0.0)
+    rounds: Sequence[Round], inputs: tuple[InputTensor, ...], others: int | None, best: Best = (0.0, 0.0, 0.0)
 ) -> Merged:
     """What all rounds come to; ``others`` is how many other processes were busy."""
     import pandas as pd

@@ -39,7 +39,7 @@ from trtprof.hardware.device import busy_seconds, clock_mhz
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionRequest, make_session
 from trtprof.runtime.priority import ahead_of_others
-from trtprof.runtime.speed_probe import handover_ns, probe_ns
+from trtprof.runtime.speed_probe import HANDOVER_SIZE, SIZE, probe_ns, together_ns
 
 MAX_WORKING_SET = 512_000_000  # The largest buffers that calibration allocates, in bytes
 UNKNOWN_CACHE = 32 << 20  # Stands in for a last-level cache of unknown size when the ladder of working sets is laid out
@@ -163,12 +163,17 @@ class _Watch:
 
         # The ceilings are the best of their repeats, and so is the speed that they were reached at.
         probe = Reading(min(probes), _fit.relative_spread(probes), len(probes), "MatMul 256x256x256, 1 thread")
-        handover_time, what = handover_ns(request.threads), f"MatMul 64x64x64, {request.threads} threads"
-        handover = {"handover": Reading(handover_time, 0.0, 1, what)} if handover_time else {}
+        at_once = {
+            name: Reading(ns, 0.0, 1, f"MatMul {size}x{size}x{size}, {request.threads} threads")
+            for name, size, ns in zip(
+                ("together", "handover"), (SIZE, HANDOVER_SIZE), together_ns(request.threads), strict=True
+            )
+            if ns
+        }
         return Measured(
             threads=request.threads,
             runtime=str(onnxruntime.__version__),
-            readings={**readings, "probe": probe, **handover},
+            readings={**readings, "probe": probe, **at_once},
             working_set=working_set,
             seconds=self._seconds,
             others_cpus=self._others / self._seconds if self._told else None,

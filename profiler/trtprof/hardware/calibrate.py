@@ -54,6 +54,7 @@ FULL_BAND = 10
 --only-quick 3``) the highest lay above the lowest by 1 % (fp32, int8), 2 % (cache), 1 to 15 % (special functions; log
 27 %), 50 % (fp64), 20 to 62 % (DRAM, which has a band of its own)."""
 
+_PROBES = ("probe", "together", "handover")
 _PROBE_FLOP = 2 * 256**3  # Of `trtprof.runtime.speed_probe`
 
 PARALLEL = 0.7
@@ -152,12 +153,14 @@ class Calibration:
         self._measured = said
 
     @property
-    def best(self) -> tuple[float, float]:
+    def best(self) -> tuple[float, float, float]:
         """The fastest speed probes that are kept or were measured; see `best_of`."""
         measured = self._measured.readings if self._measured is not None else {}
         kept = self._held.measurements if self._held is not None else {}
-        found = [[each[name].value for each in (measured, kept) if name in each] for name in ("probe", "handover")]
-        return min(found[0], default=0.0), min(found[1], default=0.0)
+        core, together, handover = (
+            min((each[name].value for each in (measured, kept) if name in each), default=0.0) for name in _PROBES
+        )
+        return core, together, handover
 
     def finish(self) -> Ceilings:
         """The ceilings: the best of those that were kept and those that were measured, which are kept from now on."""
@@ -179,10 +182,11 @@ class Calibration:
         return found
 
 
-def best_of(ceilings: Ceilings) -> tuple[float, float]:
-    """The speed probes of `speed_probe.probe_ns` and `handover_ns` at the time of the ceilings, in ns; 0 for none."""
-    handover = ceilings.measurements.get("handover")
-    return ceilings.probe_ns, handover.value if handover else 0.0
+def best_of(ceilings: Ceilings) -> tuple[float, float, float]:
+    """The speed probes `speed_probe.probe_ns` and `together_ns` at the time of the ceilings, in ns; 0 for none."""
+    kept = ceilings.measurements
+    core, together, handover = (kept[name].value if name in kept else 0.0 for name in _PROBES)
+    return ceilings.probe_ns or core, together, handover
 
 
 def _quiet(cpus: int) -> bool:

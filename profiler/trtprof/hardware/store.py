@@ -22,7 +22,7 @@ from trtprof.base.progress import Progress
 from trtprof.base.records import SCHEMA_VERSION, Ceilings, Device, LiveGpu
 from trtprof.hardware.device import host_cpu, resolve_threads
 
-METHOD_VERSION = 11  # Raised when calibration measures something else, so that older files are measured anew
+METHOD_VERSION = 12  # Raised when calibration measures something else, so that older files are measured anew
 _MOST_BYTES = 4 << 20
 
 

@@ -1,7 +1,8 @@
-"""How fast a core is right now, and how fast the cores hand work to each other: small products, timed for a moment.
+"""How fast a core is right now, how fast all are together, and how fast they hand work over: small products, timed.
 
-Ceilings are kept for days; clocks and power limits change within minutes, and a hypervisor moves virtual CPUs apart
-for seconds: then two threads of a model of small layers took 450 us in place of 267, one thread 354 us both times.
+Ceilings are kept for days; clocks and power limits change within minutes, and a hypervisor moves virtual CPUs apart, or
+onto one core, for seconds: then two threads of a model of small layers took 450 us in place of 267, one thread 354 us
+both times; those of a model of large ones 12.5 ms in place of 8.7.
 The fast tenth of the times: what other processes take of the CPUs does not show in it.
 
 ``speed_probe.onnx`` holds eight MatMul behind each other, ``x [n, n]`` times ``weight [n, n]``: `onnx` takes 70 ms to
@@ -44,14 +45,17 @@ def probe_ns(seconds: float = SECONDS) -> float:
     return _percentile(session, SIZE, seconds, 10)
 
 
-def handover_ns(threads: int, seconds: float = SECONDS / 2) -> float:
-    """Return the p2 in ns of a product of 64 x 64 x 64 in so many threads, each on its CPU; 0 for one thread."""
+def together_ns(threads: int, seconds: float = SECONDS / 2) -> tuple[float, float]:
+    """Return the p2 in ns of a product of 256, and of 64, in so many threads, each on its CPU; zeros for one thread.
+
+    The first is slow where CPUs are two threads of one core, the second where they are far apart.
+    """
     if threads == 1:
-        return 0.0
+        return 0.0, 0.0
     before = list_threads()
     session = _session(threads)
     with ahead_of_others([threading.get_native_id(), *sorted(list_threads() - before)]):
-        return _percentile(session, HANDOVER_SIZE, seconds, 2)
+        return _percentile(session, SIZE, seconds, 2), _percentile(session, HANDOVER_SIZE, seconds, 2)
 
 
 def _session(threads: int) -> Any:

@@ -26,7 +26,7 @@ from trtprof.capture.workers.inference import EVENT_LIMIT, Runnable, first_run, 
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionFacts, SessionRequest, make_session, timed_session
 from trtprof.runtime.priority import ahead_of_others, list_threads
-from trtprof.runtime.speed_probe import handover_ns, probe_ns
+from trtprof.runtime.speed_probe import probe_ns, together_ns
 
 Feeds = dict[str, npt.NDArray[Any]]
 GRAPH_FILE = "profiled.onnx"
@@ -61,7 +61,7 @@ class CpuRound(msgspec.Struct, frozen=True, kw_only=True):
     ahead: bool  # Whether the profiler ran at a priority above others
     # Of `trtprof.runtime.speed_probe`, before, between and after
     probe_ns: tuple[float, float, float]
-    handover_ns: tuple[float, float, float]
+    together_ns: tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
 
 
 def main(argv: list[str]) -> int:
@@ -98,7 +98,7 @@ def capture(request: WorkerRequest) -> CpuRound:
     probes.append(_probe(request.session.threads))
     profile, profiled_use = _profile(request, sets, ahead=ahead)
     probes.append(_probe(request.session.threads))
-    cores, handovers = zip(*probes, strict=True)
+    cores, together = zip(*probes, strict=True)
     return CpuRound(
         facts=facts,
         warmups=warmups,
@@ -106,13 +106,13 @@ def capture(request: WorkerRequest) -> CpuRound:
         use=(clean_use, profiled_use),
         ahead=ahead,
         probe_ns=cores,
-        handover_ns=handovers,
+        together_ns=together,
     )
 
 
-def _probe(threads: int) -> tuple[float, float]:
+def _probe(threads: int) -> tuple[float, tuple[float, float]]:
     with ahead_of_others():
-        return probe_ns(), handover_ns(threads)
+        return probe_ns(), together_ns(threads)
 
 
 def _profile(request: WorkerRequest, sets: list[Feeds], *, ahead: bool) -> tuple[str, CpuSeconds]:
