@@ -44,8 +44,8 @@ SLOW = 1.15
 CORES = "the cores"  # So begins a reason that holds for layers, too
 SLOW_CORE = 1.3
 """The same for the loop between two blocks: a core that another guest of the host shares reads 1.7."""
-APART = 0.10
-"""Share of an inference that may be due to cores that hand work to each other slower than at best."""
+APART = 1.3
+"""Ratio of the times to hand work over from which on cores are far apart: models took 1.2 to 1.7 times as long."""
 FAST, FAST_LEAST, FAST_SHARE, FAST_KNOWN = 1.2, 5, 0.2, 0.9
 """The fast mode reaches to this multiple of its anchor, and is known by so many samples and so large a share of them;
 layers that hold this share of the time must have a known one."""
@@ -194,7 +194,7 @@ class Speed(NamedTuple):
     """How much slower the cores were around a process than at best."""
 
     slowness: float = 1.0  # Of one core: the speed probe over the fastest known
-    apart_ns: float = 0.0  # Of an inference, that handing work over between the cores took longer
+    apart: float = 1.0  # Likewise, of the time to hand work over between the cores
 
 
 class Chosen(NamedTuple):
@@ -209,7 +209,7 @@ def choose_undisturbed(processes: Sequence[Timings], speeds: Sequence[Speed] = (
     """Choose inferences that waited for no CPU, while no core was slow; of two speeds those of the faster one."""
     masks = [find_undisturbed(one) for one in processes]
     least = FEW if all(mask.all() for mask in masks) else ENOUGH
-    regimes, medians = "", dict[int, float]()
+    regimes, medians, apart = "", dict[int, float](), list[float]()
     loop_ns = min((float(np.percentile(one.core_ns, 2)) for one in processes if len(one.core_ns)), default=0.0)
     for at, (one, mask) in enumerate(zip(processes, masks, strict=True)):
         fast = mask & on_fast_core(one, loop_ns)
@@ -217,7 +217,9 @@ def choose_undisturbed(processes: Sequence[Timings], speeds: Sequence[Speed] = (
             mask[:] = fast
         samples = one.latency_ns[mask]
         speed = speeds[at] if at < len(speeds) else Speed()
-        if speed.slowness >= SLOW or (len(samples) and speed.apart_ns > APART * np.median(samples)):
+        if len(samples) and speed.slowness < SLOW and speed.apart >= APART:
+            apart.append(float(np.median(samples)))
+        if speed.slowness >= SLOW or speed.apart >= APART:
             mask[:] = False
             samples = samples[:0]
         if not len(samples):
@@ -235,6 +237,8 @@ def choose_undisturbed(processes: Sequence[Timings], speeds: Sequence[Speed] = (
             if median > DISAGREE * fastest:
                 masks[at][:] = False
         medians = {at: median for at, median in medians.items() if median <= DISAGREE * fastest}
+    if medians and apart and max(apart) > DISAGREE * min(medians.values()):
+        regimes = f"{format_ns(max(apart))} while the host had moved the CPUs apart"
     return Chosen(masks, list(medians.values()), regimes)
 
 
@@ -268,9 +272,9 @@ def summarize(
     elif speeds and min(speed.slowness for speed in speeds) >= SLOW:
         slowest = min(speed.slowness for speed in speeds)
         reason = f"{CORES} ran at {_percent(1 / slowest)} of the speed that they had before"
-    elif not blocks and any(speed.apart_ns > APART * latency.p10_ns for speed in speeds):
-        longer = format_ns(max(speed.apart_ns for speed in speeds))
-        reason = f"{CORES} handed work to each other slower than at best, which takes up to {longer} of an inference"
+    elif not blocks and any(speed.apart >= APART for speed in speeds):
+        ratio = max(speed.apart for speed in speeds)
+        reason = f"{CORES} were far apart: they took {ratio:.1f} times as long to hand work over as at best"
     elif blocks < (FEW if whole or median >= LONG_NS else ENOUGH):
         reason = f"{count:,} of {len(of_all):,} inferences ran without waiting for a CPU, too few for a median"
     elif all_ran < ALL_RAN_INFERENCES:

@@ -11,6 +11,7 @@ import numpy as np
 from trtprof.base.records import Capture, CpuUse, InputTensor, Latency
 from trtprof.base.undisturbed import (
     ALL_RAN_LAYERS,
+    CORES,
     ENOUGH,
     FAST_KNOWN,
     QUIET,
@@ -37,8 +38,6 @@ ORDINARY_S, MORE_S = 6.0, 10.0  # Without a duration: for all rounds, and for mo
 CLEAN_S, CLEAN_MOST_S, PROFILE_MOST_S, PROFILE_SLOW_S = 0.4, 1.2, 0.3, 0.5
 MORE_CLEAN_S, MORE_PROFILE_S, MORE_PROFILED = 0.4, 2.0, 100
 WAIT_FOR_ITERATIONS_S = 30.0  # An inference that takes long comes less often than asked for
-HANDOVERS = 4
-"""That a layer in several threads takes, at most: two models took 3 and 4 times what a small product took longer."""
 _BUSY_SHARE = 0.05  # Of a CPU; a process that takes less is not counted
 
 
@@ -115,6 +114,8 @@ def _is_settled(done: Sequence[Round], best: Best) -> bool:
     told = latency.undisturbed_basis == "inferences"
     if not use.waits or (latency.undisturbed_n >= max(ENOUGH, 0.5 * latency.n) and not told):
         return True
+    if latency.undisturbed_reason.startswith(CORES):
+        return False
     masks = [find_undisturbed(each.profiled) for each in done]
     if told and all(mask.mean() > 0.5 for mask in masks):
         return True
@@ -132,20 +133,10 @@ def _speeds(rounds: Sequence[Round], best: Best) -> tuple[list[Speed], list[Spee
     probes = np.array([[each.answer.probe_ns, *zip(*each.answer.together_ns, strict=True)] for each in rounds])
     fastest = np.minimum(probes.min((0, 2)), [one or np.inf for one in best])
     found: tuple[list[Speed], list[Speed]] = [], []
-    for each, (*cores, handover) in zip(rounds, probes, strict=True):
-        kernels = each.profile.kernels
-        split = kernels[kernels["self_ns"] >= 2 * fastest[2]]
-        # Each step of a recurrent op is handed over by itself.
-        steps = split["self_ns"].where(split["name"].str.contains("LSTM|GRU|RNN"), 0) / (2 * fastest[2] or 1.0)
-        handovers = steps.clip(lower=HANDOVERS).sum() / max(len(each.profiled.latency_ns), 1)
+    for times in probes:
         for at, speeds in enumerate(found):
-            later_ns = float(handover[at : at + 2].max() - fastest[2])
-            slowness = max(
-                float(times[at : at + 2].max() / best_ns)
-                for times, best_ns in zip(cores, fastest, strict=False)
-                if best_ns > 0
-            )
-            speeds.append(Speed(slowness, float(handovers) * later_ns))
+            core, together, handover = times[:, at : at + 2].max(1) / np.where(fastest > 0, fastest, 1.0)
+            speeds.append(Speed(float(max(core, together)), float(handover)))
     return found
 
 
