@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from trtprof.base.latency import latency_of
 from trtprof.base.records import CpuUse, Latency
+from trtprof.base.records.capture import CORES
 from trtprof.base.units import format_ns
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ DISAGREE = 1.10
 """Ratio of the medians of two processes from which on they are two speeds."""
 SLOW = 1.15
 """Ratio of a speed probe to the fastest known from which on the cores themselves are slow: nobody waits for that."""
-CORES = "the cores"  # So begins a reason that holds for layers, too
 SLOW_CORE = 1.3
 """The same for the loop between two blocks: a core that another guest of the host shares reads 1.7."""
 APART = 1.3

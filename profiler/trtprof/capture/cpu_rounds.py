@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trtprof.base.records import Capture, CpuUse, InputTensor, Latency
+from trtprof.base.records.capture import CORES
 from trtprof.base.undisturbed import (
     ALL_RAN_LAYERS,
-    CORES,
     ENOUGH,
     FAST_KNOWN,
     QUIET,

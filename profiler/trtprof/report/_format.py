@@ -12,7 +12,7 @@ import msgspec
 from trtprof.base import units
 from trtprof.base.errors import TrtprofError
 from trtprof.base.records import ClockSummary, Finding, InputTensor, Latency, LedgerRow, Record, Run, Spread, Tensor
-from trtprof.base.records.capture import QUIET
+from trtprof.base.records.capture import CORES, QUIET
 from trtprof.base.text_file import is_unicode
 
 CAUSES = 3  # Likely causes that the first screen names; the others are counted
@@ -131,7 +131,7 @@ def latency_text(run: Run) -> str:
         interval = f" ({units.format_ns(low)} to {units.format_ns(high)})" if low and high else ""
         text += f"; ~{units.format_ns(latency.undisturbed_ns)}{interval} when nothing else runs"
         text += ", estimated from its layers"
-    elif latency.undisturbed_reason and not quiet:
+    elif latency.undisturbed_reason and (not quiet or latency.undisturbed_reason.startswith(CORES)):
         text += f"; when nothing else runs: unknown, {latency.undisturbed_reason}"
     if latency.regimes and (quiet or latency.regimes not in latency.undisturbed_reason):
         text += f"; {latency.regimes}"
@@ -184,9 +184,15 @@ def trust_of(run: Run) -> Trust:
     codes = " or ".join(dict.fromkeys(finding.code for finding in warnings))
     text = "; ".join(why) or "nothing speaks against the numbers"
     return Trust(
-        "low" if low else "fair" if warnings or run.lacking else "good",
+        "low" if low else "fair" if warnings or run.lacking or _slow_cores(run) else "good",
         f"{text} (explained by: trtprof rules {codes})" if codes else text,
     )
+
+
+def _slow_cores(run: Run) -> str:
+    """How the cores were slower than at their best, though nothing else used them; empty where they were not."""
+    reason = run.latency.undisturbed_reason
+    return reason if run.cpu_use is not None and reason.startswith(CORES) else ""
 
 
 def _cpu_text(run: Run) -> str:
@@ -197,7 +203,7 @@ def _cpu_text(run: Run) -> str:
     if use.others_cpus is None and use.waited is None:
         return f"this system does not report what else used {cores}"
     if not use.disturbed:
-        return f"nothing else used {cores}"
+        return f"nothing else used {cores}" + (f", but {_slow_cores(run)}" if _slow_cores(run) else "")
     waited, taken, stolen = use.waited or 0.0, use.others_cpus or 0.0, use.steal_cpus or 0.0
     parts = []
     if waited >= 0.01 or taken > stolen:

@@ -104,6 +104,10 @@ def test_the_latency_says_what_is_known_of_the_undisturbed_machine() -> None:
     speeds = {"undisturbed_reason": "two speeds: 5.6 and 9.4 ms", "regimes": "two speeds: 5.6 and 9.4 ms"}
     differ = msgspec.structs.replace(quiet, latency=msgspec.structs.replace(quiet.latency, **speeds))
     assert line(differ, "LATENCY").endswith("inferences/s; two speeds: 5.6 and 9.4 ms")
+    far = msgspec.structs.replace(quiet.latency, undisturbed_reason="the cores were far apart")
+    apart = msgspec.structs.replace(quiet, latency=far)
+    assert line(apart, "TRUST") == "fair: nothing else used these 2 cores, but the cores were far apart"
+    assert "unknown, the cores were far apart" in line(apart, "LATENCY")
     assert "at most 1.92x faster" in line(differ, "BOUND")
     none = msgspec.structs.replace(quiet, bound_reason="the model beats it")
     assert line(none, "BOUND") == "none: the model beats it"

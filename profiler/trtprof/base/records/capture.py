@@ -11,6 +11,7 @@ from trtprof.base.records.common import Record
 from trtprof.base.records.engine import MatchConfidence
 from trtprof.base.records.model import InputTensor, Tensor
 
+CORES = "the cores"  # So begins a reason for which layers are no better than inferences
 QUIET = 0.05
 """Share of the CPUs that others take on a quiet machine, at most; of a run's own CPU time, they take half of it."""
 LayersBasis = Literal["", "inferences", "layers", "shared"]
