@@ -335,10 +335,14 @@ class Search:
         """The verdict on a candidate that was measured against the original, and what it depends on."""
         change, latency = found.change, self._base.latency
         alone = latency.undisturbed_ns if change.undisturbed and latency.undisturbed_ns else latency.headline_ns
+        # As shared it takes anything from what it takes undisturbed to what it took when others used the CPUs most.
+        most = alone if change.undisturbed else max(alone, latency.median_ns)
         verdict = _VERDICTS[found.answer]
-        if not alone / AGREE <= change.before_ns <= alone * AGREE:
+        if not alone / AGREE <= change.before_ns <= most * AGREE:
             times = f"{format_ns(alone)} alone, {format_ns(round(change.before_ns))} interleaved"
             return "unclear", f"the original took {times}{'; ' if _shared(change) else ''}{_shared(change)}"
+        if verdict == "no difference" and (found.low < AGREE**-2 or found.high > AGREE**2):
+            return "unclear", "the interval is wide: measure longer (--budget)"
         if not _shared(change) or change.undisturbed:
             return verdict, "the interval holds 1" if verdict == "no difference" else ""
         if verdict == "helps" and 0 < candidate.threads < self.threads:
@@ -416,7 +420,7 @@ class Search:
             again = where if verdict == "unclear" else f"not when it was measured again: {_gain(gain)}"
             reason = f"helped once, but {again}"
             self.notes.append(f"{name} {reason}")
-            self._rows[name] = msgspec.structs.replace(self._rows[name], verdict=verdict, reason=reason)
+            self._rows[name] = msgspec.structs.replace(self._rows[name], verdict="unclear", reason=reason)
             return False
         one = best.candidate
         self.best = Best(tuple(one.name.split("+")), best.variant, gain, one.options, where)
