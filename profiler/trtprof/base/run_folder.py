@@ -9,6 +9,7 @@
       measured.json     where kernels that were timed on it correct what is expected: these (`expected.Measured`)
       plan.json         with TensorRT: how the engine came about; layers.* is what the library says of its layers
       latency.parquet   raw latency samples in ns, without the profiler
+      latency-ahead.parquet  the same ahead of other processes, where these disturbed them
       kernels.parquet   one row a kernel launch (`records.KERNEL_COLUMNS`)
       gpu_*.parquet     on a GPU instead: kernels and copies, launches, NVTX ranges, nodes of CUDA graphs, and
       gpu_trace.json    what is no table of them (`gpu_trace_file`); nsys.nsys-rep is nsys' own report
@@ -57,6 +58,8 @@ MEASURED = "measured.json"
 PLAN = "plan.json"
 CAPTURE = "capture.json"
 LATENCY = "latency.parquet"
+AHEAD = "latency-ahead.parquet"
+"""Samples of inferences ahead of other processes, in the form of `LATENCY`, where these disturbed those."""
 KERNELS = "kernels.parquet"
 REPORT = "report.json"
 PAGE = "report.html"

@@ -15,6 +15,7 @@ from trtprof.base.undisturbed import (
     ENOUGH,
     FAST_KNOWN,
     QUIET,
+    Mask,
     Speed,
     Timings,
     choose_undisturbed,
@@ -182,7 +183,8 @@ class Merged(NamedTuple):
 
     capture: Capture
     kernels: pd.DataFrame
-    samples: pd.DataFrame
+    samples: pd.DataFrame  # As shared
+    ahead: pd.DataFrame | None  # Of inferences ahead of other processes, where there are any
 
 
 def merge_rounds(
@@ -197,15 +199,16 @@ def merge_rounds(
     latency = _summarize(rounds, use, speeds[0])
     trusted = use.waits or (use.others_cpus is not None and use.others_cpus <= QUIET * use.cpus)
     undisturbed = np.flatnonzero(np.concatenate(choose_undisturbed(profiled, speeds[1]).masks))
-    chosen = [each.ahead or each.clean for each in rounds]
-    tables = []
-    for at, (each, mask) in enumerate(zip(rounds, choose_undisturbed(chosen, speeds[0]).masks, strict=True)):
-        for one, ahead in ((each.clean, False), (each.ahead, True)):
-            if one is not None:
-                told = mask & trusted if one is chosen[at] else False
-                table = pd.DataFrame({"latency_ns": one.latency_ns, "undisturbed": told})
-                tables.append(table.assign(process=at, ahead=ahead))
-    samples = pd.concat(tables, ignore_index=True)
+    masks = choose_undisturbed([each.ahead or each.clean for each in rounds], speeds[0]).masks
+    samples = [
+        _samples(at, each.clean, mask & trusted if each.ahead is None else False)
+        for at, (each, mask) in enumerate(zip(rounds, masks, strict=True))
+    ]
+    ahead = [
+        _samples(at, each.ahead, mask)
+        for at, (each, mask) in enumerate(zip(rounds, masks, strict=True))
+        if each.ahead is not None
+    ]
     capture = Capture(
         collector="ort-profile",
         latency=latency,
@@ -219,7 +222,15 @@ def merge_rounds(
         undisturbed_iterations=tuple(undisturbed.tolist()) if trusted else None,
         runtime_shapes=rounds[-1].profile.shapes,
     )
-    return Merged(capture, _kernels(rounds), samples)
+    both = pd.concat(samples, ignore_index=True), pd.concat(ahead, ignore_index=True) if ahead else None
+    return Merged(capture, _kernels(rounds), *both)
+
+
+def _samples(process: int, timings: Timings, undisturbed: Mask | bool) -> pd.DataFrame:
+    import pandas as pd
+
+    table = pd.DataFrame({"latency_ns": timings.latency_ns, "undisturbed": undisturbed})
+    return table.assign(process=process)
 
 
 def list_cpu_seconds() -> Mapping[tuple[int, float], float]:

@@ -184,9 +184,11 @@ def _samples(
     found = _numbers(table["latency_ns"], 1)
     if found is None or not waits or "undisturbed" not in table.columns:
         return found, None
-    # Those ahead of other processes are no samples of the latency as shared.
-    shared = ~table["ahead"].to_numpy(bool) if "ahead" in table.columns else slice(None)
-    return found[shared], found[table["undisturbed"].to_numpy(bool)]
+    own = found[table["undisturbed"].to_numpy(bool)]
+    if folder.has(run_folder.AHEAD):
+        ahead = folder.table(run_folder.AHEAD)
+        own = np.append(own, ahead["latency_ns"].to_numpy(np.float64)[ahead["undisturbed"].to_numpy(bool)])
+    return found, own
 
 
 def _numbers(column: pd.Series[Any], least: float) -> npt.NDArray[np.float64] | None:

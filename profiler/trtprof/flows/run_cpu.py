@@ -88,7 +88,9 @@ def _capture(job: Job, asked: Asked, session: SessionRequest, calibration: Calib
             f"{merged.capture.latency.n} of the {job.options.iterations} inferences asked for: "
             f"one takes {format_ns(merged.capture.latency.median_ns)}"
         )
-    for name, table in ((run_folder.LATENCY, merged.samples), (run_folder.KERNELS, merged.kernels)):
+    folder.file(run_folder.AHEAD).unlink(missing_ok=True)
+    tables = {run_folder.LATENCY: merged.samples, run_folder.KERNELS: merged.kernels, run_folder.AHEAD: merged.ahead}
+    for name, table in ((name, table) for name, table in tables.items() if table is not None):
         with replaced(folder.file(name)) as beside:
             table.to_parquet(beside, index=False, compression="zstd")
     # Written last: its presence says that the capture is whole.

@@ -24,8 +24,6 @@ def times_of(folder: RunFolder) -> InferenceTimes:
         from trtprof.analysis.gpu import times_of as times_on_gpu
 
         return times_on_gpu(samples)
-    if "ahead" in samples:
-        samples = samples[~samples["ahead"]]
     times = tuple(int(value) for value in samples["latency_ns"])
     nothing = (0,) * len(times)
     return InferenceTimes(latency_ns=times, compute_ns=times, enqueue_ns=times, h2d_ns=nothing, d2h_ns=nothing)
