@@ -168,14 +168,15 @@ def test_layers_tell_what_inferences_do_not_where_their_fast_mode_is_known() -> 
     assert known_share(kernels[kernels["iteration"] < 4]) < 1.0, "too few"
 
     latency = summarize([timings([7e6] * 30, np.full((31, 2), 4_000_000))], SHARED)
-    layers = LayerTimes(ns=4_000_000, low_ns=3_900_000, high_ns=8_000_000, known=1.0, inferences=40)
+    layers = LayerTimes(ns=4_000_000, low_ns=3_900_000, high_ns=4_500_000, known=1.0, inferences=40)
     found = estimate_from_layers(latency, layers, SHARED)
     assert (found.undisturbed_basis, found.undisturbed_ns) == ("layers", 4_000_000)
-    assert (found.undisturbed_low_ns, found.undisturbed_high_ns) == (3_900_000, 8_000_000)
+    assert (found.undisturbed_low_ns, found.undisturbed_high_ns) == (3_900_000, 4_500_000)
     assert found.headline_ns == found.median_ns == 7_000_000, "an estimate is no measurement"
     for changed, use in (
         (layers._replace(known=0.8), SHARED),
-        (layers._replace(inferences=8), SHARED),
+        (layers._replace(inferences=19), SHARED),
+        (layers._replace(high_ns=4_600_000), SHARED),
         (layers._replace(ns=7_000_001), SHARED),
         (layers, msgspec.structs.replace(SHARED, all_ran=0.3)),
         (layers, msgspec.structs.replace(SHARED, steal_cpus=0.1)),

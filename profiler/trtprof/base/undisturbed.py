@@ -27,8 +27,8 @@ Mask = npt.NDArray[np.bool_]
 WAITED_SHARE, WAITED_NS, WAITED_LONG, SLICE_NS = 0.01, 2000, 0.03, 4_000_000
 """A block is undisturbed when no thread waited longer than this share of it, or this long; where it takes longer than
 the slice of time that a system gives to one thread, than the third."""
-ENOUGH = 10
-"""Undisturbed blocks that a median is taken of, and profiled inferences that layers are."""
+ENOUGH, ENOUGH_LAYERS = 10, 20
+"""Undisturbed blocks that a median is taken of; profiled inferences that the fast mode of layers is."""
 FEW, LONG_NS = 3, 20_000_000
 """The same for inferences of this length, several times what a CPU is given at once, and where none was disturbed."""
 SPREAD = 0.08
@@ -313,10 +313,12 @@ def estimate_from_layers(latency: Latency, layers: LayerTimes, use: CpuUse | Non
     reason = ""
     if latency.undisturbed_reason.startswith(CORES):
         return latency
-    if layers.inferences < ENOUGH:
+    if layers.inferences < ENOUGH_LAYERS:
         reason = f"only {layers.inferences} were profiled"
     elif layers.known < FAST_KNOWN:
         reason = f"layers with {_percent(1 - layers.known)} of the time never ran undisturbed {FAST_LEAST} times"
+    elif layers.high_ns - layers.low_ns > 2 * SPREAD * layers.ns:
+        reason = f"its layers add up to anything from {format_ns(layers.low_ns)} to {format_ns(layers.high_ns)}"
     elif layers.ns > latency.p10_ns:
         reason = f"its layers add up to {format_ns(layers.ns)}, more than the fastest tenth of the inferences took"
     elif (use.all_ran or 0.0) < ALL_RAN_LAYERS:
