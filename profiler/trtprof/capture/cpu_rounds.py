@@ -132,11 +132,13 @@ def _summarize(rounds: Sequence[Round], use: CpuUse, speeds: Sequence[Speed]) ->
 def _speeds(rounds: Sequence[Round], best: Best) -> tuple[list[Speed], list[Speed]]:
     """What the slower of the speed probes around the clean and the profiled loop of each round tell."""
     probes = np.array([[each.answer.probe_ns, *zip(*each.answer.together_ns, strict=True)] for each in rounds])
-    fastest = np.minimum(probes.min((0, 2)), [one or np.inf for one in best])
+    # Zeros are unknown.
+    known = np.where(probes > 0, probes, np.inf).min((0, 2))
+    fastest = np.minimum(known, [one or np.inf for one in best])
     found: tuple[list[Speed], list[Speed]] = [], []
     for times in probes:
         for at, speeds in enumerate(found):
-            core, together, handover = times[:, at : at + 2].max(1) / np.where(fastest > 0, fastest, 1.0)
+            core, together, handover = times[:, at : at + 2].max(1) / fastest
             speeds.append(Speed(float(max(core, together)), float(handover)))
     return found
 
