@@ -50,8 +50,8 @@ def probe_ns(seconds: float = SECONDS) -> float:
 def together_ns(threads: int, seconds: float = SECONDS / 2) -> tuple[float, float]:
     """Return the p2 in ns of a product of 256, and of 64, in so many threads, each on its CPU.
 
-    The first is slow where CPUs are two threads of one core, the second where they are far apart. Zeros for one thread,
-    and where this process cannot go ahead of others that take the CPUs.
+    The first is slow where CPUs are two threads of one core, the second where they are far apart. Zeros for one thread;
+    the first is zero, too, where this process cannot go ahead of others that take the CPUs.
     """
     if threads == 1:
         return 0.0, 0.0
@@ -60,9 +60,10 @@ def together_ns(threads: int, seconds: float = SECONDS / 2) -> tuple[float, floa
     used = [threading.get_native_id(), *sorted(list_threads() - before)]
     with ahead_of_others(used) as allowed:
         waited = _waited_ns(used)
-        found = _percentile(session, SIZE, seconds, 2), _percentile(session, HANDOVER_SIZE, seconds, 2)
+        together = _percentile(session, SIZE, seconds, 2)
         waited = _waited_ns(used) - waited
-    return found if allowed or waited <= MOST_WAITED * 2e9 * seconds else (0.0, 0.0)
+        handover = _percentile(session, HANDOVER_SIZE, seconds, 2)
+    return together if allowed or waited <= MOST_WAITED * 1e9 * seconds else 0.0, handover
 
 
 def _waited_ns(threads: Sequence[int]) -> int:
