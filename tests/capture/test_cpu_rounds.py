@@ -119,6 +119,43 @@ def test_rounds_are_put_together_and_say_who_used_the_cpus() -> None:
     assert msgspec.json.decode(msgspec.json.encode(merged.capture), type=type(merged.capture)) == merged.capture
 
 
+def test_inferences_ahead_of_others_are_kept_apart_and_tell_the_latency() -> None:
+    ahead = [measured(2e6, 20, 3, waited=1.0)._replace(ahead=timings(30, 1e6)) for _ in range(2)]
+    ahead = [each._replace(answer=msgspec.structs.replace(each.answer, ahead=True)) for each in ahead]
+    merged = merge_rounds(ahead, (), others=1)
+    latency, use = merged.capture.latency, merged.capture.cpu_use
+    assert (latency.median_ns, latency.n, latency.undisturbed_ns, latency.undisturbed_n) == (
+        2_000_000,
+        40,
+        1_000_000,
+        60,
+    )
+    assert merged.ahead is not None
+    assert merged.ahead["undisturbed"].tolist() == [True] * 60
+    assert not merged.samples["undisturbed"].any()
+    assert use is not None
+    assert use.ahead
+    assert use.waited == pytest.approx(40 * 2e-3 / (40 * 2e-3 + 2)), "of the inferences as shared alone"
+
+
+def test_rounds_beside_slow_or_far_cores_are_left_out_and_measured_again() -> None:
+    def probed(ns: float, together_ns: float, handover_ns: float) -> Round:
+        one = measured(ns, 20, 12)
+        probes = ((together_ns, handover_ns),) * 3
+        return one._replace(answer=msgspec.structs.replace(one.answer, together_ns=probes))
+
+    near, far, on_one_core = probed(1e6, 2e5, 5e3), probed(1.3e6, 2e5, 8e3), probed(1.4e6, 3e5, 5e3)
+    latency = merge_rounds([far, near, on_one_core], (), others=0).capture.latency
+    assert (latency.undisturbed_ns, latency.undisturbed_n) == (1_000_000, 20)
+    best = (1e6, 2e5, 5e3)
+    assert plan_round(ASKED, [near] * 3, best) is None
+    for slow in (far, on_one_core):
+        assert plan_round(ASKED, [slow] * 3, best) is not None
+        assert merge_rounds([slow] * 3, (), 0, best).capture.latency.undisturbed_reason.startswith("the cores")
+    unknown = probed(1e6, 0.0, 0.0)
+    assert merge_rounds([unknown], (), 0).capture.latency.undisturbed_ns == 1_000_000, "one thread"
+
+
 def test_processes_that_used_a_cpu_meanwhile_are_counted() -> None:
     before = {(1, 0.0): 100.0, (2, 0.0): 5.0, (3, 0.0): 1.0}
     after = {(1, 0.0): 100.4, (2, 0.0): 5.01, (4, 9.0): 0.7, (3, 8.0): 0.02}

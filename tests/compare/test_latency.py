@@ -77,6 +77,17 @@ def test_undisturbed_inferences_tell_what_other_processes_hide(tmp_path: Path) -
     assert one.verdict.startswith("faster: 100 us to 90.0 us")
 
 
+def test_inferences_ahead_of_other_processes_count_as_undisturbed(tmp_path: Path) -> None:
+    before, after = shared(tmp_path / "a", NS, 1200, 1), shared(tmp_path / "b", 0.9 * NS, 400, 2)
+    after.table(run_folder.LATENCY).assign(undisturbed=False).to_parquet(after.file(run_folder.LATENCY))
+    ahead = (0.9 * quiet(NS, 3)[:400]).astype(np.int64)
+    table = pd.DataFrame({"latency_ns": np.append(ahead, 9 * ahead[:40]), "undisturbed": np.arange(440) < 400})
+    table.to_parquet(after.file(run_folder.AHEAD))
+    one = compare([[before], [after]]).comparisons[0]
+    assert (one.latency.answer, one.latency.samples_after) == ("faster", 400)
+    assert one.latency.ratio.value == pytest.approx(0.9, abs=0.01)
+
+
 def test_runs_that_others_disturbed_decide_nothing(tmp_path: Path, subtests: pytest.Subtests) -> None:
     base, best = shared(tmp_path / "base", NS, 1200, 1), shared(tmp_path / "best", 0.5 * NS, 4, 2)
     one = compare([[base], [best]]).comparisons[0]

@@ -193,7 +193,7 @@ def find_regimes(values: Floats | Integers, blocks: int = 20) -> Regimes:
 class Speed(NamedTuple):
     """How much slower the cores were around a process than at best."""
 
-    slowness: float = 1.0  # Of one core: the speed probe over the fastest known
+    slowness: float = 1.0  # The speed probe of one core, or of all together, over the fastest known
     apart: float = 1.0  # Likewise, of the time to hand work over between the cores
 
 

@@ -15,7 +15,6 @@ from trtprof.base.undisturbed import (
     ENOUGH,
     FAST_KNOWN,
     QUIET,
-    Mask,
     Speed,
     Timings,
     choose_undisturbed,
@@ -40,7 +39,6 @@ CLEAN_S, CLEAN_MOST_S, PROFILE_MOST_S, PROFILE_SLOW_S = 0.4, 1.2, 0.3, 0.5
 MORE_CLEAN_S, MORE_PROFILE_S, MORE_PROFILED = 0.4, 2.0, 100
 WAIT_FOR_ITERATIONS_S = 30.0  # An inference that takes long comes less often than asked for
 _BUSY_SHARE = 0.05  # Of a CPU; a process that takes less is not counted
-
 
 Best = tuple[float, float, float]
 """The fastest times of `speed_probe.probe_ns` and of both of `together_ns` known of this machine; 0 for none."""
@@ -68,6 +66,11 @@ class Round(NamedTuple):
     profile: ort_profile.Profile
     wall_s: float  # From its start to its end
     ahead: Timings | None = None  # At a priority above others, where others disturbed
+
+    @property
+    def least_disturbed(self) -> Timings:
+        """What tells the undisturbed latency."""
+        return self.ahead or self.clean
 
     @property
     def clean_s(self) -> float:
@@ -125,7 +128,7 @@ def _is_settled(done: Sequence[Round], best: Best) -> bool:
 
 
 def _summarize(rounds: Sequence[Round], use: CpuUse, speeds: Sequence[Speed]) -> Latency:
-    ahead = [each.ahead or each.clean for each in rounds] if use.ahead else []
+    ahead = [each.least_disturbed for each in rounds] if use.ahead else []
     return summarize([each.clean for each in rounds], use, speeds, ahead)
 
 
@@ -163,7 +166,7 @@ def use_of(rounds: Sequence[Round], others: int | None) -> CpuUse:
         others=others,
         waits=waits,
         waited=waited / max(waited + own, 1e-9) if waits else None,
-        all_ran=min(share_all_ran([each.ahead or each.clean for each in rounds]), share_all_ran(profiled))
+        all_ran=min(share_all_ran([each.least_disturbed for each in rounds]), share_all_ran(profiled))
         if waits
         else None,
         ahead=ahead,
@@ -201,16 +204,13 @@ def merge_rounds(
     latency = _summarize(rounds, use, speeds[0])
     trusted = use.waits or (use.others_cpus is not None and use.others_cpus <= QUIET * use.cpus)
     undisturbed = np.flatnonzero(np.concatenate(choose_undisturbed(profiled, speeds[1]).masks))
-    masks = choose_undisturbed([each.ahead or each.clean for each in rounds], speeds[0]).masks
-    samples = [
-        _samples(at, each.clean, mask & trusted if each.ahead is None else False)
-        for at, (each, mask) in enumerate(zip(rounds, masks, strict=True))
-    ]
-    ahead = [
-        _samples(at, each.ahead, mask)
-        for at, (each, mask) in enumerate(zip(rounds, masks, strict=True))
-        if each.ahead is not None
-    ]
+    masks = choose_undisturbed([each.least_disturbed for each in rounds], speeds[0]).masks
+    samples, ahead = list[pd.DataFrame](), list[pd.DataFrame]()
+    for at, (each, mask) in enumerate(zip(rounds, masks, strict=True)):
+        for timings, tables in ((each.clean, samples), (each.ahead, ahead)):
+            if timings is not None:
+                told = mask & trusted if timings is each.least_disturbed else False
+                tables.append(pd.DataFrame({"latency_ns": timings.latency_ns, "undisturbed": told, "process": at}))
     capture = Capture(
         collector="ort-profile",
         latency=latency,
@@ -226,13 +226,6 @@ def merge_rounds(
     )
     both = pd.concat(samples, ignore_index=True), pd.concat(ahead, ignore_index=True) if ahead else None
     return Merged(capture, _kernels(rounds), *both)
-
-
-def _samples(process: int, timings: Timings, undisturbed: Mask | bool) -> pd.DataFrame:
-    import pandas as pd
-
-    table = pd.DataFrame({"latency_ns": timings.latency_ns, "undisturbed": undisturbed})
-    return table.assign(process=process)
 
 
 def list_cpu_seconds() -> Mapping[tuple[int, float], float]:

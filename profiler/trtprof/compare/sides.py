@@ -187,7 +187,7 @@ def _samples(
     own = found[table["undisturbed"].to_numpy(bool)]
     if folder.has(run_folder.AHEAD):
         ahead = folder.table(run_folder.AHEAD)
-        own = np.append(own, ahead["latency_ns"].to_numpy(np.float64)[ahead["undisturbed"].to_numpy(bool)])
+        own = np.append(own, ahead.loc[ahead["undisturbed"], "latency_ns"])
     return found, own
 
 

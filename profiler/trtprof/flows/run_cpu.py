@@ -101,7 +101,7 @@ def _capture(job: Job, asked: Asked, session: SessionRequest, calibration: Calib
 
 
 def _best(job: Job, calibration: Calibration | None) -> Best:
-    return calibration.best if calibration else best_of(job.folder.read(run_folder.CEILINGS, Ceilings))
+    return calibration.best if calibration else best_of(job.folder.read(run_folder.CEILINGS, Ceilings).measurements)
 
 
 def _asked(options: RunOptions) -> Asked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import statistics
 import sys
 import time
@@ -135,6 +136,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self._seconds = self._others = 0.0
+        self._at_once = [math.inf, math.inf]
         self._told = True
         self._clock = clock_mhz()
         self.go_on()
@@ -163,12 +165,13 @@ class _Watch:
 
         # The ceilings are the best of their repeats, and so is the speed that they were reached at.
         probe = Reading(min(probes), _fit.relative_spread(probes), len(probes), "MatMul 256x256x256, 1 thread")
+        self._at_once = [
+            min(best, ns or math.inf) for best, ns in zip(self._at_once, together_ns(request.threads), strict=True)
+        ]
         at_once = {
             name: Reading(ns, 0.0, 1, f"MatMul {size}x{size}x{size}, {request.threads} threads")
-            for name, size, ns in zip(
-                ("together", "handover"), (SIZE, HANDOVER_SIZE), together_ns(request.threads), strict=True
-            )
-            if ns
+            for name, size, ns in zip(("together", "handover"), (SIZE, HANDOVER_SIZE), self._at_once, strict=True)
+            if ns < math.inf
         }
         return Measured(
             threads=request.threads,

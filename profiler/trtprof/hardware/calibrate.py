@@ -155,12 +155,10 @@ class Calibration:
     @property
     def best(self) -> tuple[float, float, float]:
         """The fastest speed probes that are kept or were measured; see `best_of`."""
-        measured = self._measured.readings if self._measured is not None else {}
-        kept = self._held.measurements if self._held is not None else {}
-        core, together, handover = (
-            min((each[name].value for each in (measured, kept) if name in each), default=0.0) for name in _PROBES
+        return best_of(
+            self._measured.readings if self._measured is not None else {},
+            self._held.measurements if self._held is not None else {},
         )
-        return core, together, handover
 
     def finish(self) -> Ceilings:
         """The ceilings: the best of those that were kept and those that were measured, which are kept from now on."""
@@ -182,11 +180,12 @@ class Calibration:
         return found
 
 
-def best_of(ceilings: Ceilings) -> tuple[float, float, float]:
-    """The speed probes `speed_probe.probe_ns` and `together_ns` at the time of the ceilings, in ns; 0 for none."""
-    kept = ceilings.measurements
-    core, together, handover = (kept[name].value if name in kept else 0.0 for name in _PROBES)
-    return ceilings.probe_ns or core, together, handover
+def best_of(*found: Mapping[str, _fit.Reading | Measurement]) -> tuple[float, float, float]:
+    """The fastest speed probes `speed_probe.probe_ns` and `together_ns` among some readings, in ns; 0 for none."""
+    core, together, handover = (
+        min((each[name].value for each in found if name in each), default=0.0) for name in _PROBES
+    )
+    return core, together, handover
 
 
 def _quiet(cpus: int) -> bool:

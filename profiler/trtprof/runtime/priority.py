@@ -29,27 +29,32 @@ def ahead_of_others(spread: Sequence[int] = ()) -> Iterator[bool]:
     """
     try:
         usual = os.getpriority(os.PRIO_PROCESS, 0)
-        allowed = usual <= 0 and bool(list_threads()) and _set_all(MOST)
-        cpus = os.sched_getaffinity(0) if allowed else set()
-        for thread, cpu in zip(spread, sorted(cpus), strict=False) if len(spread) <= len(cpus) else ():
-            os.sched_setaffinity(thread, {cpu})
+        allowed = usual <= 0 and _set_all(MOST)
     except (AttributeError, OSError):
         allowed = False
+    if not allowed:
+        yield False
+        return
+    cpus = os.sched_getaffinity(0)
     try:
-        yield allowed
+        if len(spread) <= len(cpus):
+            for thread, cpu in zip(spread, sorted(cpus), strict=False):
+                os.sched_setaffinity(thread, {cpu})
+        yield True
     finally:
-        if allowed:
-            for thread in spread:
-                os.sched_setaffinity(thread, cpus)
-            _set_all(usual)
+        for thread in spread:
+            os.sched_setaffinity(thread, cpus)
+        _set_all(usual)
 
 
 def _set_all(nice: int) -> bool:
-    for thread in sorted(list_threads()):
+    """Give all threads a nice value; False where the system does not tell which there are."""
+    threads = list_threads()
+    for thread in threads:
         with suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, thread, nice)
     # Where sessions share the CPUs as groups, a nice value counts inside the group; a child has a session of its own.
     if os.getsid(0) == os.getpid():
         with suppress(OSError):
             Path("/proc/self/autogroup").write_text(str(nice))
-    return True
+    return bool(threads)

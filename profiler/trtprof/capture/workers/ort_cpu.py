@@ -34,7 +34,7 @@ GRAPH_FILE = "profiled.onnx"
 _PROFILE_WARM_MS = 20.0
 _USUAL_EVENTS = 30_000  # More only where so many inferences are asked for: reading them takes 10 us each
 _CLEAN_FILE, _AHEAD_FILE, _PROFILED_FILE = "clean.npz", "ahead.npz", "profiled.npz"
-_UNDISTURBED = 0.5  # Share of the inferences from which on they tell the undisturbed latency as others would
+_UNDISTURBED = 0.5  # Share of the inferences; where fewer are, they are measured again ahead of other processes
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,15 +75,13 @@ def capture(request: WorkerRequest) -> CpuRound:
     sets = make_input_sets(request.inputs, request.seed)
     probes = [_probe(request.session.threads)]
     threads = list_threads()
-    with ahead_of_others():  # A session that is made slowly for others' sake would be taken for a slow one
+    with ahead_of_others() as allowed:  # A session that others slow down would be taken for one that is slow to make
         session, facts = timed_session(request.session)
     meter = Meter(threads)
     began = time.perf_counter()
     run = bind(session, *sets)
     # The first inference warms up, too: of a slow model it is enough.
     warmups = 1 + warm_up(run, request.warmup_ms - 1e3 * (time.perf_counter() - began))
-    with ahead_of_others() as allowed:
-        pass
     budget = msgspec.structs.replace(request.clean, most_s=0.0) if allowed else request.clean
     clean, clean_use = meter.time(run, budget, _count("inferences without a profiler"))
     _save(scratch / _CLEAN_FILE, clean)
