@@ -216,7 +216,7 @@ def _cpu_text(run: Run) -> str:
         parts.append(f"the hypervisor gave {stolen:.2g} of {cores} to other guests")
     latency = run.latency
     if use.ahead and latency.undisturbed_basis == "inferences":
-        parts.append("the latency was measured ahead of them, at a raised priority")
+        parts.append("the latency was measured ahead of other processes, at a raised priority")
     elif latency.undisturbed_basis != "inferences" and 0 < latency.min_ns < latency.p10_ns:
         factor, unit = units.ns_unit(latency.min_ns)
         fast = f"{units.in_unit(latency.min_ns, factor)} to {units.in_unit(latency.p10_ns, factor)} {unit}"
