@@ -10,7 +10,7 @@ Parts (all but the last two by default, in this order):
 * ``runs``: ONNX Runtime's CUDA provider on a batched gemv, a convolution, ResNet-50, a MobileNet, an LSTM and a
   transformer of 12 layers; the gemv with TensorRT, too.
 * ``truth``: predicted DRAM bytes and FLOP beside the counters of ncu, and predicted beside measured time, by op.
-* ``plugin``, only where it is named: a custom kernel for the batched gemv, written and measured.
+* ``plugin``, only where it is named: a custom kernel for the batched gemv, written, and the engine with it measured.
 * ``try``, only where it is named: what `trtprof try` finds on the gemv and on a MobileNet.
 
 Every step is a `trtprof` command of its own with a limit of time. ``--out`` gets ``evidence.jsonl`` (a line a step:
@@ -18,9 +18,9 @@ part, step, status, seconds, what was found), the documents and the logs of all 
 paths and versions: look through them, or redact them (``trtprof report --redact``), before they are passed on.
 ``--dry-run`` prints the commands and runs none.
 
-It needs ``pip install -e '.[gpu,cupti]'`` (``.[tensorrt]``, ``.[rtx]``, nsys and ncu add what they are for), and no
-network. A step is ``ok``, ``failed``, or ``absent`` where what it needs is not here. Exit code 1 where one failed, 3
-where there is no GPU.
+It needs ``pip install -e '.[gpu,cupti]'`` (``.[tensorrt]``, ``.[rtx]``, ``.[plugin]``, nsys and ncu add what they are
+for), and no network. A step is ``ok``, ``failed``, or ``absent`` where what it needs is not here. Exit code 1 where one
+failed, 3 where there is no GPU.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ MISSING = 3
 """The exit code of `trtprof` where something is not here."""
 PACKAGES = (
     "onnxruntime-gpu", "onnxruntime", "onnx", "numpy", "torch", "cupti-python", "nvidia-cuda-cupti", "nvidia-cublas",
-    "nvidia-cudnn-cu13", "nvidia-cudnn-cu12", "nvtx", "tensorrt", "tensorrt-rtx", "nvidia-ml-py",
+    "nvidia-cudnn-cu13", "nvidia-cudnn-cu12", "nvtx", "tensorrt", "tensorrt-rtx", "triton",
+    "nvidia-ml-py",
 )  # fmt: skip
 TOOLS = (("nvidia-smi", "-L"), ("nvcc", "--version"), ("nsys", "--version"), ("ncu", "--version"))
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / "light_resnet50.onnx"

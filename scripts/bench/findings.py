@@ -67,7 +67,8 @@ def show(name: str, run: Run) -> bool:
     for finding in run.findings:
         print(f"  {finding.code} {format_ns(finding.lost_ns):>9}  {finding.where}")
     verdicts = Counter(candidate.verdict for candidate in run.candidates)
-    print("  plugins: " + (", ".join(f"{count} {name}" for name, count in sorted(verdicts.items())) or "none weighed"))
+    told = ", ".join(f"{count} {name}" for name, count in sorted(verdicts.items())) or "none weighed"
+    print(f"  custom kernels: {told}")
     owners = Counter(name for finding in run.findings for name in finding.layers if finding.kind != "trust")
     twice = [name for name, count in owners.items() if count > 1]
     sound = not twice and claimed <= inside + outside

@@ -81,10 +81,10 @@ REFUSED = """
 2 | inspect nowhere/model.onnx | no such file
 3 | inspect gemv.onnx --engine | pip install 'trtprof[rtx]'
 2 | kernel '' | no name of a kernel
-2 | plugin gemv.onnx | which layer of what?
-2 | plugin gemv.onnx MatMul --only nonsense | there is no such step
+2 | plugin gemv.onnx | a model or run and a layer are required
+2 | plugin gemv.onnx MatMul --only nonsense | is not a step
 2 | plugin gemv.onnx MatMul --gpu rtx-4090,l4 | names 2 GPUs
-2 | plugin bench | which plugin?
+2 | plugin bench | bench needs a folder
 2 | plugin gemv.onnx MatMul --device 1 | --device 1 is for bench
 2 | predict gemv.onnx --gpu rtx-4909 | rtx-4090
 2 | predict gemv.onnx --gpu l4 --dtype fp4 | known: model, fp32, tf32

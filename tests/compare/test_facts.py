@@ -13,7 +13,6 @@ from trtprof.compare import compare
 RUN = make_run(chain("Conv", "Relu"), (L("a", ("n0", "n1"), 50_000),))
 BENCH = PluginBench(
     schema_version=SCHEMA_VERSION, name="BatchedGemv", gpu="a GPU", created="", verdict="faster", why="",
-    alone=BenchSide(what="", median_ns=150_000, n=156),
     kernel=(BenchSide(what="", median_ns=300_000, n=156), BenchSide(what="", median_ns=150_000, n=156)),
     engine_gain=Interval(value=1.42, low=1.38, high=1.46),
 )  # fmt: skip
@@ -39,7 +38,7 @@ def test_a_plugin_that_was_measured_beside_one_run_is_told(tmp_path: Path) -> No
     assert (fact.what, fact.before) == ("plugin BatchedGemv", "none")
     assert fact.after == (
         "faster on a GPU, the engine 1.42 times as fast with it (1.38 to 1.46), "
-        "the kernel alone 150 us beside 300 us"
+        "the kernel 300 us -> 150 us"
     )  # fmt: skip
 
 

@@ -530,16 +530,13 @@ def test_an_engine_is_of_the_kernels_that_the_variable_picks(
 
 def test_an_engine_is_built_again_when_a_kernel_beside_its_plugin_has_changed(stubbed: Any, tmp_path: Path) -> None:
     stubbed()
-    plugin, kernel = tmp_path / "quick.py", tmp_path / "quick.sm_89.1.ptx"
-    plugin.touch()
-    kernel.write_text("one")
-    (tmp_path / "other.ptx").write_text("one")
-    how = BuildOptions(shapes=STATIC, static_plugins=(str(plugin),))
+    for name in ("plugin.py", "kernel.py", "kernel.1.ptx", "README.md"):
+        (tmp_path / name).touch()
+    how = BuildOptions(shapes=STATIC, static_plugins=(str(tmp_path / "plugin.py"),))
     assert [built(tmp_path, how).cached for _ in range(2)] == [False, True]
-    (tmp_path / "other.ptx").write_text("two")
-    assert built(tmp_path, how).cached
-    kernel.write_text("two")
-    assert not built(tmp_path, how).cached
+    for name in ("README.md", "kernel.py", "kernel.1.ptx"):
+        (tmp_path / name).write_text("# changed")
+        assert built(tmp_path, how).cached == (name == "README.md"), name
 
 
 # --- engines that are kept ------------------------------------------------------------------------

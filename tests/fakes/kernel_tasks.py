@@ -9,8 +9,7 @@ import numpy as np
 from onnx import NodeProto, helper, numpy_helper
 
 from trtprof.base.records import Dim
-from trtprof.plugin.reference import numpy_dtype
-from trtprof.plugin.task import Operand, Task
+from trtprof.plugin.task import Operand, Task, numpy_dtype
 
 Specs = Mapping[str, tuple[str, Sequence[Dim]]]
 """Operands by name: a dtype and dims."""

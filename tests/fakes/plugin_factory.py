@@ -17,7 +17,6 @@ from trtprof.base.records import (
     KernelBuild,
     KernelVariant,
     LadderStep,
-    Neighbour,
     NumericCase,
     Plugin,
     PluginBench,
@@ -55,13 +54,8 @@ def brief() -> PluginBrief:
         measured_ns=1_900_000,
         kernels=("sm50_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_ffma_aligna4_alignc4",),
         wrong=("KN701 legacy kernel (90 % sure, ~1.63 ms lost): written for sm50, on sm89",),
-        neighbours=(
-            Neighbour(node="/scale/Mul", op_type="Mul", side="producer", fused=True),
-            Neighbour(
-                node="/out/Relu", op_type="Relu", side="consumer", fused=False,
-                reason="2 other nodes read y, too: it is written anyway", bytes=3_840_000,
-            ),
-        ),
+        group=(NODE,),
+        group_bound_ns=272_640,
         barrier=(
             BarrierPart(what="y crosses memory, read once more: 3.84 MB", ns=4174, bytes=3_840_000),
             BarrierPart(what="the launch of the plugin itself", ns=940),
@@ -74,7 +68,7 @@ def brief() -> PluginBrief:
                        basis="nothing tells before the builder has timed more tactics", rung="builder-level-5"),
         ),
         reachable_ns=313_379,
-        basis="87.0 % of the bandwidth of DRAM, predicted of the kernel that was written for sm_89",
+        basis="70.0 % of a datasheet's roofline",
         pays_above_ns=318_493,
         net_ns=1_581_507,
         net_low_ns=1_486_399,
@@ -85,15 +79,13 @@ def brief() -> PluginBrief:
     )  # fmt: skip
 
 
-def builds(spills: bool = False) -> tuple[KernelBuild, ...]:
+def builds(registers: int = 32) -> tuple[KernelBuild, ...]:
     return tuple(
         KernelBuild(
-            architecture=name, registers=255 if spilt else 32, spill_bytes=48 if spilt else 0, shared_bytes=0,
-            blocks_per_sm=2 if spilt else 12, occupancy=0.25 if spilt else 1.0,
-            bandwidth=None if spilt else bandwidth, basis="" if spilt else "bytes in flight over those that hide DRAM",
-            dropped="48 bytes a thread spill to memory" if spilt else "",
+            architecture=name, registers=registers + more, spill_bytes=0, shared_bytes=128, blocks_per_sm=12,
+            occupancy=0.75, loads="16 of 16 loads are vectors",
         )
-        for name, bandwidth, spilt in (("sm_75", 0.81, spills), ("sm_89", 0.87, False), ("sm_120", 0.85, False))
+        for name, more in (("sm_75", 18), ("sm_89", 0), ("sm_120", 0))
     )  # fmt: skip
 
 
@@ -103,55 +95,49 @@ def typical() -> Plugin:
         schema_version=SCHEMA_VERSION,
         model="gemv",
         name="BatchedGemv_64",
-        version="1",
         brief=brief(),
-        template="gemv",
+        form="gemv",
         refused={"softmax": "it computes no softmax"},
-        variants=(
-            KernelVariant(tactic=1, entry="gemv_4", label="4 threads a row",
-                          why="each row is read once, 16 bytes a load, and added up in registers", builds=builds()),
-            KernelVariant(tactic=2, entry="gemv_32", label="a warp a row",
-                          why="a row is as long as a warp reads at once", builds=builds(spills=True)),
+        variants=tuple(
+            KernelVariant(tactic=at, entry="gemv", label=f"BLOCK_M={16 * at}, num_warps=4", builds=builds(24 + 8 * at))
+            for at in (1, 2)
         ),
         inserted=Inserted(
-            model="gemv-plugin.onnx", places=((NODE,), ("/gemv_1/MatMul",)), function=True,
+            model="model.onnx", places=((NODE,), ("/gemv_1/MatMul",)), function=True,
             left=("/gemv_2/MatMul: its shape is another one",),
         ),
         check=PluginCheck(
             steps=(
                 CheckStep(name="numerics", verdict="failed", cases=212, seconds=14.2, reason="1 case of 212 failed"),
                 CheckStep(name="traffic", verdict="passed", cases=2, seconds=3.1),
+                CheckStep(name="compiler", verdict="passed", cases=14, seconds=2.5),
                 CheckStep(name="registry", verdict="passed", cases=14, seconds=2.5),
-                CheckStep(name="native", verdict="not here", reason="nvcc is not installed"),
                 CheckStep(name="onnxruntime", verdict="passed", cases=3, seconds=0.8),
-                CheckStep(name="tensorrt-rtx", verdict="passed", cases=1, seconds=6.0),
+                CheckStep(name="tensorrt-rtx", verdict="not here", reason="TensorRT-RTX is not installed"),
             ),
             numerics=(
-                NumericCase(tactic=1, architecture="sm_89", what="1003 rows, K 61, adversarial", ok=True, worst=1.37),
-                NumericCase(tactic=2, architecture="sm_75", what="K 0", ok=False, worst=None,
-                            reason="it writes outside of y"),
+                NumericCase(tactic=1, what="1003 rows, K 61, adversarial", ok=True, worst=0.37),
+                NumericCase(tactic=2, what="K 0", ok=False, worst=None, reason="it writes outside of y"),
             ),
             traffic=(
                 Traffic(tactic=1, shapes="600x200x8x1x64", predicted_bytes=MOVED, counted_bytes=MOVED,
-                        requested_bytes=MOVED + 1_228_800, bank_conflicts=0, ok=True),
+                        requested_bytes=MOVED + 1_228_800, ok=True),
             ),
         ),
-        files=("README.md", "plugin.json", "quick/plugin.py", "native/CMakeLists.txt"),
+        files=("README.md", "kernel.py", "model.onnx", "plugin.json", "plugin.py", "test_plugin.py"),
         folder="plugins/BatchedGemv_64",
-        notes=("TensorRT 10.8 and later take the quick plugin",),
     )  # fmt: skip
 
 
 def refused() -> Plugin:
-    """A model alone, of which no template knows the layer."""
+    """A model alone, of which no form knows the layer."""
     return Plugin(
         schema_version=SCHEMA_VERSION,
         model="sort",
-        name="",
-        version="",
         brief=msgspec.structs.replace(
-            brief(), layer="/TopK", nodes=("/TopK",), op_types=("TopK",), formulas=("v, i = TopK(x, k; axis=-1)",),
-            measured_ns=None, kernels=(), wrong=(), net_ns=None, net_low_ns=None, net_high_ns=None, neighbours=(),
+            brief(), layer="/TopK", group=("/TopK",), nodes=("/TopK",), op_types=("TopK",),
+            formulas=("v, i = TopK(x, k; axis=-1)",),
+            measured_ns=None, kernels=(), wrong=(), net_ns=None, net_low_ns=None, net_high_ns=None,
             verdict="not decided", why="nothing was measured: it pays where the engine's own kernel takes more than "
             "318 us", doubts=("nothing ran: each time is an estimate",),
         ),
@@ -160,7 +146,7 @@ def refused() -> Plugin:
 
 
 def bench() -> PluginBench:
-    """One that is faster alone and in the engine."""
+    """One that is faster."""
     return PluginBench(
         schema_version=SCHEMA_VERSION,
         name="BatchedGemv_64",
@@ -168,43 +154,29 @@ def bench() -> PluginBench:
         gpu="NVIDIA GeForce RTX 4090",
         created="2026-11-23T05:00:00+00:00",
         verdict="faster",
-        why="the engine with it is 5.21 times as fast (5.10 to 5.33)",
-        doubts=("the clock moved by 15 MHz",),
-        checks=(
-            BenchCheck(what="tactic 1 alone, beside float64", ok=True, worst=0.31),
-            BenchCheck(what="tactic 2 alone, beside float64", ok=False, worst=12.0, reason="it writes outside of y"),
-            BenchCheck(what="the engine with it, on random inputs", ok=True, worst=0.4),
-        ),
-        tactic=1,
-        raced_ns={"4 threads a row": 312_000, "a warp a row": 350_000},
-        alone=BenchSide(what="4 threads a row", median_ns=312_000, n=50),
+        why="the engine with the plugin is 5.21x as fast (5.10 to 5.33)",
+        doubts=("the SM clock moved between 2505 and 2570 MHz",),
+        checks=(BenchCheck(what="zeros inputs", ok=True), BenchCheck(what="extremes inputs", ok=True)),
         kernel=(
-            BenchSide(what="cuBLAS", median_ns=1_880_000, n=50),
-            BenchSide(what="4 threads a row", median_ns=312_000, n=50),
+            BenchSide(what="cuBLAS (in the run)", median_ns=1_880_000, n=0),
+            BenchSide(what="gemv", median_ns=312_000, n=20),
         ),
-        kernel_gain=Interval(value=6.03, low=5.98, high=6.08),
-        worst=0.31,
-        bandwidth=0.874,
-        sol_ns=272_640,
-        score=0.976,
         engine=(
-            BenchSide(what="without", median_ns=1_940_000, n=50),
-            BenchSide(what="with the plugin", median_ns=372_000, n=50),
+            BenchSide(what="engine without the plugin", median_ns=1_940_000, n=50),
+            BenchSide(what="engine with the plugin", median_ns=372_000, n=50),
         ),
         engine_gain=Interval(value=5.21, low=5.1, high=5.33),
-        clocks_mhz=(2505, 2520, 2520),
+        clocks_mhz=(2505, 2520, 2570),
         versions={"TensorRT": "11.4.0", "driver": "580.95"},
-        notes=("the engines were built with one timing cache",),
     )  # fmt: skip
 
 
 def incorrect() -> PluginBench:
-    """One whose kernel is wrong, so that nothing was timed."""
+    """One whose outputs differ, so that nothing was timed."""
     return msgspec.structs.replace(
-        bench(), verdict="incorrect", why="no variant is right", tactic=0, raced_ns={}, kernel=None, alone=None,
-        worst=12.0,
-        kernel_gain=None, bandwidth=None, sol_ns=None, score=None, engine=None, engine_gain=None,
-        checks=bench().checks[1:2], doubts=(), clocks_mhz=(), notes=(),
+        bench(), verdict="incorrect", why="the outputs differ for zeros inputs: 3 of 8 are off", kernel=(), engine=None,
+        engine_gain=None, checks=(BenchCheck(what="zeros inputs", ok=False, reason="3 of 8 are off"),), doubts=(),
+        clocks_mhz=(),
     )  # fmt: skip
 
 

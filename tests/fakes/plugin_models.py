@@ -43,12 +43,3 @@ def same(path: Path, other: Path, feeds: Mapping[str, Array]) -> bool:
     pairs = zip(outputs(path, feeds), outputs(other, feeds), strict=True)
     return all(one.dtype == two.dtype and np.array_equal(one, two, equal_nan=one.dtype.kind == "f")
                for one, two in pairs)  # fmt: skip
-
-
-def takes(path: Path, feeds: Mapping[str, Array]) -> bool:
-    """Whether a file runs with these inputs at all."""
-    try:
-        outputs(path, feeds)
-    except Exception:  # of ONNX Runtime, of several kinds
-        return False
-    return True

@@ -1,4 +1,4 @@
-/* A CUDA driver without a device, for tests: the functions that the calibration and the bench of plugins call, a clock
+/* A CUDA driver without a device, for tests: the functions that the calibration calls, a clock
    that each kernel moves on by a fixed rate, and memory of the host. Its rates are in test_calibrate.py too. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

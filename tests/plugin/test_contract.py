@@ -1,157 +1,80 @@
-"""The plugin in TensorRT's real registry, and that a plugin that is wrong does not pass there."""
+"""plugin.py in TensorRT's real registry: what was written passes, and what is wrong does not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.fakes.other_versions import LEAN, other_version
-from tests.fakes.plugin_forms import gemv_specification
-from trtprof.plugin import contract, quick
-from trtprof.plugin.cases import cases
-
-NAME = "batchedgemv_64"
-
-
-@pytest.fixture(params=sorted(LEAN))
-def place(request: pytest.FixtureRequest) -> Path:
-    return other_version(LEAN[request.param])
+from tests.fakes.scale_plugin import FORM, task
+from trtprof.base.errors import MissingError
+from trtprof.plugin.contract import find_tensorrt, registry
+from trtprof.plugin.write import write
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for name, data in quick.files(gemv_specification()).items():
-        (tmp_path / name).write_bytes(data)
-    return tmp_path
-
-
-def changed(folder: Path, old: str, new: str) -> None:
-    """The module with one piece of it changed."""
-    text = (folder / f"{NAME}.py").read_text()
-    assert old in text
-    (folder / f"{NAME}.py").write_text(text.replace(old, new))
+def use(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this version of the lean runtime and of the bindings in front of all others."""
+    place = other_version(LEAN[version])
+    monkeypatch.syspath_prepend(place)
+    monkeypatch.setenv("PYTHONPATH", str(place), prepend=os.pathsep)
 
 
 @pytest.mark.nightly
-def test_a_plugin_passes_in_both_versions(place: Path, folder: Path) -> None:
-    step = contract.registry(gemv_specification(), folder, place=place)
-    assert step.verdict == "passed", step.reason
-    assert place.name.partition("==")[2].partition("+")[0] in step.reason
-    # 3 architectures x 4 shapes x 2 tactics, each with 8 questions and more.
-    assert step.cases > 2 * 3 * 4 * 2 * 8
+@pytest.mark.parametrize("version", LEAN)
+def test_what_was_written_passes_with_triton_and_without(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    use(version, monkeypatch)
+    write(FORM, task(), tmp_path, ptx=True, dims={"n": 40, "m": 600})
+    step = registry(tmp_path)
+    assert (step.verdict, step.reason) == ("passed", f"TensorRT {version}, the lean runtime")
+    assert step.cases == 7 + 3 + 1  # architectures, further shapes, further dtypes
 
 
-WRONG: list[tuple[str, Callable[[Path], object], str]] = [
-    (
-        "outputs of another shape",
-        lambda folder: changed(folder, "        (w[0], w[1], 1),", "        (w[1], w[0], 1),"),
-        "shapes of the outputs for 3x7x64, 3x64x1: ((7, 3, 1),) instead of ((3, 7, 1),)",
+FAULTS = {
+    "plugin.py": (
+        ('["launch"](cdiv', '["launch"](lambda a, b: a // b', "grid of tactic 1 (375, 1, 1) instead of (376, 1, 1)"),
+        ("for one in integers]", "for one in integers[::-1]]", "integers of tactic 1 (601, 40) instead of (40, 601)"),
+        ("sorted(TACTICS)", "[1]", "tactics [1] instead of [1, 2]"),
+        ("(x.shape_expr[0], x.", "(x.shape_expr[1], x.", "shapes ((40, 601, 4), (40, 1, 1), (601, 601, 4), (601, "),
+        ("x.dtype)", "trt.int32)", "dtypes ('FLOAT', 'FLOAT', 'INT32', 'INT32') instead of"),
+        ('"FP32|FP16,', '"FP32,', "formats ((('FLOAT', 'LINEAR'), "),
+        ('"enable_fp_fusion": True', '"enable_fp_fusion": False', "ptx of tactic 1 "),
+        ("32 * TACTICS", "64 * TACTICS", "threads of tactic 1 (256, 1, 1) instead of (128, 1, 1)"),
+        ("ENTRY.encode()", 'b"other"', "entry of tactic 1 other instead of scale"),
+        ("trtprof::Scale", "trtprof::Other", "Other"),
+        ("import os\n", "import os, nothing\n", "No module named 'nothing'"),
+        ("INPUTS = ((None, None, 4)", "INPUTS = ((None, None, 5)", "not for ShapeExpr[4] in place of 5"),
     ),
-    (
-        "an output of another dtype",
-        lambda folder: changed(folder, "trt.DataType.FLOAT", "trt.DataType.HALF"),
-        "dtypes of the outputs: ('HALF',) instead of ('FLOAT',)",
+    "kernel.py": (
+        ("a * b + a", "a * b - a", "without Triton: sm_75, "),
+        ("    M = x[1]", "    M = 1 + x[1]", "TypeError"),
+        ("x[1]", "x[1] * 2**22", "integers of tactic 1 (40, -1774190592) instead of"),
     ),
-    (
-        "a combination of other dtypes",
-        lambda folder: changed(folder, '"FP32,FP32,FP32"', '"FP32,FP16,FP32"'),
-        "combinations of formats: ((('FLOAT', 'LINEAR'), ('HALF', 'LINEAR'), ('FLOAT', 'LINEAR')),) instead of",
-    ),
-    (
-        "a grid too short",
-        lambda folder: changed(folder, "_cdiv(w[1], 4)", "(w[1] // 4)"),
-        "tactic 1 for 3x7x64, 3x64x1: blocks: (1, 3, 1) instead of (2, 3, 1)",
-    ),
-    (
-        "integers in another order",
-        lambda folder: changed(folder, "(w[0], w[1])\n    if tactic == 2", "(w[1], w[0])\n    if tactic == 2"),
-        "tactic 1 for 3x7x64, 3x64x1: integers: (7, 3) instead of (3, 7)",
-    ),
-    (
-        "the PTX of an architecture that is not there",
-        lambda folder: (folder / f"{NAME}.sm_120.2.ptx").unlink(),
-        "sm_120: FileNotFoundError",
-    ),
-    (
-        "the PTX of another kernel",
-        lambda folder: (folder / f"{NAME}.sm_89.2.ptx").write_bytes((folder / f"{NAME}.sm_89.1.ptx").read_bytes()),
-        "its PTX is not that of batchedgemv_64.sm_89.2.ptx",
-    ),
-    (
-        "another name",
-        lambda folder: changed(folder, '"trtprof::BatchedGemv_64"', '"trtprof::BatchedGemv_65"'),
-        "creators registered",
-    ),
-    (
-        "a module that does not load",
-        lambda folder: changed(folder, "import ctypes\n", "from __future__ import annotations\nimport ctypes\n"),
-        "ValueError: ",
-    ),
-    (
-        "pointers in another order, where TensorRT calls the plugin",
-        lambda folder: changed(folder, "[*pointers, ", "[*reversed(pointers), "),
-        "addresses of inputs and outputs: (8192, 4096, 12288)",
-    ),
-]
+}  # fmt: skip
 
 
 @pytest.mark.nightly
-def test_a_plugin_that_is_wrong_fails(folder: Path, subtests: pytest.Subtests) -> None:
-    for fault, change, said in WRONG:
-        with subtests.test(fault):
-            for name, data in quick.files(gemv_specification()).items():
-                (folder / name).write_bytes(data)
-            change(folder)
-            step = contract.registry(gemv_specification(), folder, place=other_version(LEAN["11.4.0.106"]))
-            assert step.verdict == "failed"
-            assert said in step.reason
+def test_what_is_wrong_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+    pytest.importorskip("triton")
+    use("11.4.0.106", monkeypatch)
+    for name, faults in FAULTS.items():
+        for old, new, said in faults:
+            with subtests.test(new):
+                write(FORM, task(), tmp_path, ptx=name == "kernel.py", dims={"n": 40, "m": 601})
+                text = (tmp_path / name).read_text()
+                assert old in text
+                (tmp_path / name).write_text(text.replace(old, new))
+                step = registry(tmp_path)
+                assert step.verdict == "failed"
+                assert said in step.reason
 
 
-@pytest.mark.nightly
-def test_shapes_that_the_kernel_is_not_for_are_an_error_in_words(folder: Path) -> None:
-    place = other_version(LEAN["11.4.0.106"])
-    step = contract.registry(gemv_specification(), folder, [((3, 7, 65), (3, 65, 1))], place)
-    assert "dimension 2 of w is 65, the kernels are for 64" in step.reason
-    step = contract.registry(gemv_specification(), folder, [((3, 7, 64), (4, 64, 1))], place)
-    assert "dimension 0 of x is 4, the kernels are for 3" in step.reason
-
-
-@pytest.mark.nightly
-def test_a_device_older_than_all_kernels_is_an_error_in_words(folder: Path) -> None:
-    spec, place = gemv_specification(), other_version(LEAN["11.4.0.106"])
-    request = contract.request(spec, folder, list(cases(spec.task)))
-    older = contract.ask(
-        msgspec.structs.replace(request, architectures=("sm_70", "sm_61", "8.6", "new")), contract.find_tensorrt(place)
-    )
-    said = [one.error for one in older.asked]
-    assert said[0].endswith("trtprof::BatchedGemv_64 has no kernel for sm_70: the oldest architecture is sm_75")
-    assert "sm_61" in said[1]
-    assert said[2] == ""
-    assert {one.ptx for one in older.asked[2].launches} == {
-        spec.ptx["sm_75", 1].encode(),
-        spec.ptx["sm_75", 2].encode(),
-    }
-    assert "TRTPROF_PLUGIN_ARCH=new is no architecture" in said[3]
-
-
-@pytest.mark.process
-def test_without_tensorrt_the_check_says_what_to_install(folder: Path, tmp_path: Path) -> None:
-    step = contract.registry(gemv_specification(), folder, place=tmp_path / "nothing")
-    assert step.verdict == "not here"
-    assert contract.INSTALL in step.reason
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "tensorrt.py").write_text("raise ImportError('libnvinfer.so.10: cannot open')")
-    step = contract.registry(gemv_specification(), folder, place=tmp_path / "broken")
-    assert step.verdict == "not here"
-    assert "libnvinfer.so.10: cannot open" in step.reason
-
-
-@pytest.mark.nightly
-def test_the_cases_tell_dimensions_from_one_another() -> None:
-    found = list(cases(gemv_specification().task))
-    assert found[0] == ((3, 7, 64), (3, 64, 1))
-    assert ((0, 7, 64), (0, 64, 1)) in found
-    assert ((3, 0, 64), (3, 64, 1)) in found
+def test_it_says_what_of_tensorrt_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tensorrt_bindings").mkdir()
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    with pytest.raises(MissingError, match="TensorRT is not installed"):
+        find_tensorrt()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_KERNELS = 24
-"""Groups of layers that a row keeps, those with most time first, beside those that a kernel by hand may pay for."""
+"""Groups of layers that a row keeps, those with most time first, beside those that a custom kernel may pay for."""
 REST = "all others"
 """The pattern of what stands for the groups that a row does not keep, so that sums over kernels are whole: one item for
 those that something is expected of, one for the others."""

@@ -18,7 +18,7 @@
       capture.json      summary of both; its presence says that the capture is whole
       report.json       the result (`records.Run`), the document of ``--format json``
       report.html       the page
-      bench.json        kernels by hand for layers of it that were measured (`records.PluginBenches`)
+      bench.json        custom kernels for layers of it that were measured (`records.PluginBenches`)
       tags.json         what its owner calls it (`RunFolder.tag`); no part of the result
 
 JSON for what people read, Parquet for what there is a lot of. A file is written beside its place
@@ -65,7 +65,7 @@ REPORT = "report.json"
 PAGE = "report.html"
 TAGS = "tags.json"
 BENCH = "bench.json"
-"""Kernels by hand that `trtprof plugin bench` measured: of a run those for its layers, in the folder of one its own."""
+"""Custom kernels that `trtprof plugin bench` measured: of a run those for its layers, in the folder of one its own."""
 TRIED = "tried.json"
 """What `trtprof try` measured of the model of this run."""
 

@@ -56,10 +56,11 @@ class Original(NamedTuple):
     kept: Path  # The file with its outputs
 
 
-def kinds_of(inputs: Sequence[InputTensor], seed: int) -> dict[str, int]:
-    """The kinds of inputs that are tried, in this order, each with its seed."""
+def kinds_of(inputs: Sequence[InputTensor], seed: int, most: int | None = None) -> dict[str, int]:
+    """The kinds of inputs that are tried, in this order, each with its seed; at most ``most``."""
     given = {GIVEN: seed} if any(one.kind == "file" for one in inputs) else {}
-    return {**given, f"random, seed {seed}": seed, f"random, seed {seed + 1}": seed + 1, ZEROS: seed, EXTREMES: seed}
+    random = {f"random, seed {seed}": seed, f"random, seed {seed + 1}": seed + 1}
+    return dict([*given.items(), *random.items(), (ZEROS, seed), (EXTREMES, seed)][:most])
 
 
 def inputs_of(kind: str, inputs: Sequence[InputTensor], seed: int) -> dict[str, npt.NDArray[Any]]:

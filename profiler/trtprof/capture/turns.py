@@ -38,6 +38,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # What it is called where something is said of it, such as ``the original``
     inputs: tuple[InputTensor, ...]  # Its inputs
     seed: int = 0  # Of their values
+    kinds: int | None = None  # Compare outputs for the first kinds of inputs only; see `same_outputs.kinds_of`
     session: SessionRequest | None = None  # A session of ONNX Runtime, on the CPU or with the CUDA provider
     # In its place, an engine of TensorRT; of the request only what it takes to run it counts.
     engine: TensorrtRequest | None = None

@@ -92,7 +92,7 @@ def _precisions() -> Iterable[str]:
 
 
 def _steps() -> Iterable[str]:
-    from trtprof.flows.plugin.options import STEPS
+    from trtprof.flows.plugin import STEPS
 
     return STEPS
 

@@ -1,4 +1,4 @@
-"""``trtprof plugin``: a kernel by hand for a layer, as a plugin that TensorRT takes, and what proves it."""
+"""``trtprof plugin``: a custom kernel for a layer, as a plugin for TensorRT, and checks without a GPU."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trtprof.base.errors import UsageError
-from trtprof.cli import completion, typed
+from trtprof.cli import completion
 from trtprof.cli.declared import opt
 from trtprof.cli.engine_trust import PluginTrustOption, allow_plugin
 from trtprof.cli.gpu_targets import GpuOption, names
-from trtprof.cli.options import ForceOption, Shapes, command, command_line, model_request
+from trtprof.cli.options import ForceOption, Shapes, command, model_request
 from trtprof.cli.output import StageLines, errors_shown, say
 from trtprof.cli.output_files import FormatOption, check_report, deliver
 
 if TYPE_CHECKING:
-    from trtprof.flows.plugin.options import Step
-    from trtprof.source.request import ModelRequest
+    from trtprof.flows.plugin import Step
 
 BENCH = "bench"
-"""In place of a run or a model: measure the plugin of a folder on the GPU that is here."""
+"""In place of a run or a model: measure the plugin of a folder on the GPU of this machine."""
 
 
 @command
@@ -32,7 +31,7 @@ def plugin(
         typer.Argument(
             metavar="RUN_OR_MODEL",
             autocompletion=completion.runs,
-            help="A run folder, or an ONNX model; or bench, to measure a plugin on the GPU that is here.",
+            help="Run folder or ONNX model; or bench, to measure the plugin of a folder on this machine's GPU.",
             show_default=False,
         ),
     ] = None,
@@ -40,8 +39,7 @@ def plugin(
         str | None,
         typer.Argument(
             metavar="LAYER",
-            help="A layer of the run, or a node of the model: its name, or a part of it that no other has. Of bench "
-            "the folder of the plugin.",
+            help="Layer of the run or node of the model: its name or a unique part of it. With bench: the folder.",
             show_default=False,
         ),
     ] = None,
@@ -49,59 +47,45 @@ def plugin(
     gpu: GpuOption = None,
     output: Annotated[
         str,
-        opt(
-            "--output -o",
-            "Where kernel, plugin, model and checks go; without it nothing is written.",
-            "Result",
-            metavar="FOLDER",
-        ),
+        opt("--output -o", "Write kernel, plugin and model here. Default: write nothing.", "Result", metavar="FOLDER"),
     ] = "",
     only: Annotated[
         list[str] | None,
         opt(
             "--only",
-            "Some of brief, write, insert and check; check takes the plugin that lies in the folder of -o.",
+            "Do some of brief, write, insert, check. check alone checks the folder of -o.",
             metavar="STEP,...",
             autocompletion=completion.plugin_steps,
         ),
     ] = None,
     place: Annotated[
         list[str] | None,
-        opt(
-            "--place",
-            "Put the plugin in where these nodes stand; default: wherever the same is computed.",
-            metavar="NODE,...",
-        ),
+        opt("--place", "Insert the plugin at these nodes. Default: wherever the same is computed.", metavar="NODE,..."),
     ] = None,
     function: Annotated[
         bool,
-        opt(
-            "--function/--no-function",
-            "Keep the original nodes as the function of the custom node, for those who know no plugin. Without it "
-            "the model is for TensorRT alone, for versions that would take the function.",
-        ),
+        opt("--function/--no-function", "Keep the original nodes as the custom node's function, for other runtimes."),
     ] = True,
-    alone: Annotated[bool, opt("--alone", "A kernel for the node alone, without the pointwise ops beside it.")] = False,
+    alone: Annotated[
+        bool, opt("--alone", "Compute the node alone, without pointwise ops before and after it.")
+    ] = False,
+    ptx: Annotated[bool, opt("--ptx", "Also write PTX per tactic, for builders without Triton.", "Result")] = False,
+    cpp: Annotated[bool, opt("--cpp", "Also write the plugin in C++, for trtexec and C++ builders.", "Result")] = False,
     seconds: Annotated[
-        float, opt("--check-seconds", "How long kernels are executed at most, in numpy.", metavar="S", min=1)
+        float, opt("--check-seconds", "Time limit for interpreting kernels.", metavar="S", min=1)
     ] = 20.0,
-    headers: Annotated[
-        Path | None,
-        opt("--trt-include", "Where NvInferRuntime.h is, to compile the C++ plugin against.", metavar="FOLDER"),
-    ] = None,
     device: Annotated[
-        int | None,
-        opt("--device", "With bench: the GPU, as nvidia-smi counts; default: the first.", metavar="N", min=0),
+        int | None, opt("--device", "With bench: GPU index, as nvidia-smi counts. Default: first.", metavar="N", min=0)
     ] = None,
     trust: PluginTrustOption = False,
     force: ForceOption = False,
     format_name: FormatOption = "text",
 ) -> None:
-    """Turn a slow layer into a kernel by hand: brief, CUDA kernel, TensorRT plugin, model, and checks without a GPU.
+    """Write a custom kernel for a slow layer: brief, Triton kernel, TensorRT plugin, model, checks without a GPU.
 
-    The brief says what the layer computes, what it takes and should take, which cheaper ways there are, and whether
-    a plugin is worth it. The kernel is compiled, executed thread by thread beside float64, and driven through
-    TensorRT's own registry where that is installed. On a GPU `trtprof plugin bench FOLDER` proves or disproves it.
+    The brief states what the layer computes, its bound, its cheaper candidates, and whether a plugin pays. The kernel
+    is a short file in Triton. It is interpreted, compiled, and driven through TensorRT's plugin registry. Experimental:
+    no GPU has run a kernel of it yet; `trtprof plugin bench FOLDER` measures it on one.
 
     Example: trtprof plugin sample_models/gemv.onnx MatMul --gpu rtx-4090 -o gemv-plugin
     """
@@ -111,95 +95,55 @@ def plugin(
 
         if subject == BENCH and not Path(BENCH).exists():
             check_report("plugin bench", format_name, PluginBench)
-            from trtprof.flows.plugin.bench import BenchOptions, bench
+            from trtprof.flows.plugin.bench import bench
 
-            allow_plugin(_folder(layer), trust=trust)
-            measured = bench(_folder(layer), progress, BenchOptions(device=device))
-            deliver(measured, format_name, [])
+            if not layer:
+                raise UsageError("bench needs a folder", fix="trtprof plugin bench FOLDER")
+            allow_plugin(Path(layer), trust=trust)
+            deliver(bench(Path(layer), progress, device), format_name, [])
             return
         if device is not None:
-            raise UsageError(
-                f"--device {device} is for bench",
-                why="nothing else runs on a GPU",
-                fix="--gpu names the GPU that is predicted for",
-            )
+            raise UsageError(f"--device {device} is for bench", why="nothing else runs on a GPU", fix="Use --gpu NAME.")
         check_report("plugin", format_name, Plugin)
-        from trtprof.flows.plugin import NotCompiledError, make
-        from trtprof.flows.plugin.options import PluginOptions
+        from trtprof.flows.plugin import PluginOptions, make
 
-        steps = _asked(only)
+        steps = _parse_steps(only)
         if steps == ("check",) and not layer:
-            output, subject, layer = output or subject or "", "", ""
+            output, subject = output or subject or "", ""
+            allow_plugin(Path(output), trust=trust)
         elif not subject or not layer:
             raise UsageError(
-                "which layer of what?", why="a run folder or a model is named first, then a layer or node of it",
-                fix="trtprof plugin model.onnx NODE --gpu rtx-4090 -o FOLDER",
-            )  # fmt: skip
-        if "check" in steps and "write" not in steps and (output or steps == ("check",)):
-            allow_plugin(Path(output or subject or ""), trust=trust)
-        try:
-            found = make(
-                PluginOptions(
-                    what=subject or "",
-                    layer=layer or "",
-                    request=_request(subject, shapes),
-                    gpu=_gpu(gpu),
-                    folder=output,
-                    steps=steps,
-                    places=tuple(names(place)),
-                    function=function,
-                    alone=alone,
-                    seconds=seconds,
-                    headers=headers,
-                    force=force,
-                    command=command_line(typed),
-                ),
-                progress,
+                "a model or run and a layer are required", fix="trtprof plugin model.onnx NODE --gpu rtx-4090 -o FOLDER"
             )
-        except NotCompiledError as error:
-            deliver(error.document, format_name, [])
-            raise
+        is_model = bool(subject) and not Path(subject or "").is_dir() and not (subject or "").lower().endswith(".json")
+        found = make(
+            PluginOptions(
+                what=subject or "", layer=layer or "", gpu=_one_gpu(gpu), folder=output, steps=steps,
+                request=model_request(subject or "", shapes) if is_model else None, places=tuple(names(place)),
+                function=function, alone=alone, ptx=ptx, cpp=cpp, seconds=seconds, force=force,
+            ),
+            progress,
+        )  # fmt: skip
     with errors_shown():
         deliver(found, format_name, [])
         if found.folder and found.files:
             say(f"wrote {len(found.files)} files to {found.folder}")
 
 
-def _asked(only: list[str] | None) -> tuple[Step, ...]:
-    """The steps that are asked for, in their order."""
-    from trtprof.flows.plugin.options import STEPS
+def _parse_steps(only: list[str] | None) -> tuple[Step, ...]:
+    """The requested steps in their order."""
+    from trtprof.flows.plugin import STEPS
 
-    asked = names(only)
-    for name in asked:
+    given = names(only)
+    for name in given:
         if name not in STEPS:
-            raise UsageError(
-                f"--only {name}: there is no such step", why="known: " + ", ".join(STEPS), fix="--only brief"
-            )
-    return tuple(step for step in STEPS if step in asked) if asked else STEPS
+            raise UsageError(f"--only {name} is not a step", why="known: " + ", ".join(STEPS), fix="--only brief")
+    return tuple(step for step in STEPS if step in given) if given else STEPS
 
 
-def _folder(name: str | None) -> Path:
-    """The folder of `bench`."""
-    if not name:
-        raise UsageError(
-            "which plugin?", why="bench measures what `trtprof plugin ... -o FOLDER` wrote",
-            fix="trtprof plugin bench FOLDER",
-        )  # fmt: skip
-    return Path(name)
-
-
-def _request(name: str | None, shapes: Shapes) -> ModelRequest | None:
-    """How a model is opened; None of a run, and of a document of one."""
-    return None if not name or Path(name).is_dir() or name.lower().endswith(".json") else model_request(name, shapes)
-
-
-def _gpu(asked: list[str] | None) -> str:
-    """The GPU to predict for; "" where none is named."""
-    slugs = names(asked)
+def _one_gpu(given: list[str] | None) -> str:
+    """The GPU to predict for; "" without one."""
+    slugs = names(given)
     if len(slugs) > 1:
-        raise UsageError(
-            f"--gpu {','.join(slugs)} names {len(slugs)} GPUs",
-            why="a brief weighs a kernel on one; it is compiled for all",
-            fix=f"--gpu {slugs[0]}",
-        )
+        raise UsageError(f"--gpu names {len(slugs)} GPUs", why="a brief is for one GPU", fix=f"--gpu {slugs[0]}")
     return "".join(slugs)

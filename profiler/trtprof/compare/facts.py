@@ -67,9 +67,8 @@ def _bench(bench: PluginBench) -> str:
     if bench.engine_gain is not None:
         gain = bench.engine_gain
         parts.append(f"the engine {gain.value:.3g} times as fast with it ({gain.low:.3g} to {gain.high:.3g})")
-    if bench.alone is not None:
-        beside = f" beside {format_ns(bench.kernel[0].median_ns)}" if bench.kernel is not None else ""
-        parts.append(f"the kernel alone {format_ns(bench.alone.median_ns)}{beside}")
+    if bench.kernel:
+        parts.append(f"the kernel {' -> '.join(format_ns(side.median_ns) for side in bench.kernel)}")
     return ", ".join(parts)
 
 

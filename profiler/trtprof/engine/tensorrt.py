@@ -57,7 +57,7 @@ __all__ = [
 
 
 _KEPT_VERSION = 1  # Raised when a kept engine holds something else, so that older ones are built anew
-_KERNELS_VARIABLE = "TRTPROF_PLUGIN_ARCH"  # Picks the kernels of plugins in Python that `trtprof plugin` wrote
+_KERNELS_VARIABLE = "TRTPROF_PLUGIN_ARCH"  # Architecture that a plugin.py of `trtprof plugin` compiles for
 _KILLED = -9
 _PLAN_TAG = re.compile(rb"[a-z]trt")
 """First bytes of an engine: ``vtrt`` in those of TensorRT-RTX 1.7, whose library knows ``ftrt``, ``ptrt``, ``qtrt``."""
@@ -479,10 +479,10 @@ def _key(model: Path, options: BuildOptions, external_data: Path, library: str, 
 
 
 def _plugin_files(plugins: Sequence[str]) -> list[Path]:
-    """Libraries; of Python modules also what lies beside them under their names: their kernels."""
+    """Return the libraries, and for a Python module all modules and PTX beside it: its kernels are among them."""
     found = []
     for plugin in map(Path, plugins):
-        beside = plugin.parent.glob(f"{plugin.stem}.*") if is_python(plugin.name) else ()
+        beside = [*plugin.parent.glob("*.py"), *plugin.parent.glob("*.ptx")] if is_python(plugin.name) else []
         found += [plugin, *sorted(path for path in beside if path.is_file() and path != plugin)]
     return found
 

@@ -65,34 +65,21 @@ def _collectors() -> Iterator[Part]:
 
 
 def _plugin_tools() -> Iterator[Part]:
-    """What makes and checks plugins without a GPU."""
-    from trtprof.plugin.contract import find_tensorrt
-    from trtprof.plugin.library import find_headers, find_nvcc
-    from trtprof.runtime import nvrtc
+    """What compiles and checks custom kernels without a GPU."""
+    from trtprof.plugin import contract
 
-    def compiler() -> str:
-        return ".".join(map(str, nvrtc.nvrtc_version()))
-
-    def registry() -> str:
-        return "TensorRT" if find_tensorrt().lean is None else "the lean runtime of TensorRT, with its bindings"
-
-    def headers() -> str:
-        found = find_headers()
-        return f"{'.'.join(map(str, found.version))} ({found.folder})"
-
-    def nvcc() -> str:
-        found = find_nvcc()
-        return f"{found.version_text} ({found.path})"
-
-    for name, find in (("nvrtc", compiler), ("registry", registry), ("nvcc", nvcc), ("headers", headers)):
-        try:
-            yield Part(kind="plugin", name=name, available=True, reason=find())
-        except TrtprofError as error:
-            why = f"{error.what}: {error.why}" if error.why else error.what
-            yield Part(kind="plugin", name=name, available=False, reason=why, fix=error.fix)
+    yield _package("plugin", "triton", contract.INSTALL)
+    try:
+        lean = contract.find_tensorrt() is not None
+    except TrtprofError as error:
+        why = f"{error.what}: {error.why}"
+        yield Part(kind="plugin", name="registry", available=False, reason=why, fix=error.fix)
+    else:
+        what = "the lean runtime of TensorRT, with its bindings" if lean else "TensorRT"
+        yield Part(kind="plugin", name="registry", available=True, reason=what)
 
 
-def _package(kind: Literal["try", "fleet"], name: str, fix: str) -> Part:
+def _package(kind: Literal["plugin", "try", "fleet"], name: str, fix: str) -> Part:
     """What of an extra is installed: importing it takes longer than all of the rest."""
     try:
         version = importlib.metadata.version(name)
@@ -105,13 +92,12 @@ def _left_out() -> Iterator[Part]:
     """Plug-ins of other distributions and datasheets of GPUs that are broken."""
     from trtprof.cost import COSTS
     from trtprof.diagnose import RULES
-    from trtprof.plugin.kernel import TEMPLATES
     from trtprof.report import CONTENT, REPORTERS
     from trtprof.rewrite import REWRITES
     from trtprof.source.shape_rules import RULES as SHAPE_RULES
 
     rewrites = (REWRITES,) if importlib.util.find_spec("onnx_ir") else ()
-    for registry in (COSTS, SHAPE_RULES, RULES, CONTENT, REPORTERS, *rewrites, TEMPLATES):
+    for registry in (COSTS, SHAPE_RULES, RULES, CONTENT, REPORTERS, *rewrites):
         registry.load()
     gpus.specs()
     for each in plugins.LEFT_OUT:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
+import onnx
+from onnx import helper
+
+from trtprof.base import onnx_graph
 from trtprof.base.calls import PLUGINS
 from trtprof.base.errors import UsageError
 from trtprof.base.records import Dim
-from trtprof.plugin import sizes
-from trtprof.plugin.sizes import Size
-
-if TYPE_CHECKING:
-    import onnx
 
 DOMAIN = PLUGINS  # Domain of custom nodes, and namespace of plugins
+VERSION = "1"  # Of each plugin, in the attributes of its node
 
 
 @dataclass(frozen=True)
@@ -37,41 +38,38 @@ class Operand:
 class Task:
     """What a kernel is to compute."""
 
-    # Of the plugin and of the op of its node, such as ``BatchedGemv_64``: an identifier of C, which tells tasks of
-    # one model apart.
-    name: str
+    name: str  # Of the plugin and of the op of its node: an identifier of C, which tells tasks of a model apart
     nodes: tuple[str, ...]  # Names of the nodes that it replaces, in their order
     inputs: tuple[Operand, ...]  # In the order in which the kernel and the node take them
     outputs: tuple[Operand, ...]  # Likewise
-    # The nodes as a function of ``inputs`` to ``outputs``; small constants of the nodes (axes, epsilons, scalars) are
-    # Constant nodes of it. It holds only standard ops.
+    # A function of ``inputs`` to ``outputs``, of standard ops; small constants (axes, scalars) are Constant nodes of it
     body: onnx.FunctionProto
     main: str  # Op type of the node with most arithmetic
 
-    def dims(self, operand: Operand) -> tuple[Size, ...]:
-        """The dimensions of an operand as sizes: named ones are those of the first input that has them."""
-        return tuple(self.size(one) for one in operand.dims)
-
-    def size(self, dim: Dim) -> Size:
-        """A dimension as a size; see `dims`."""
+    def expression(self, dim: Dim) -> str:
+        """A dimension in terms of the shapes of the inputs: ``"64"``, or ``"x[0]"`` of the first input that has it."""
         if isinstance(dim, int):
-            return sizes.number(dim)
-        for place, operand in enumerate(self.inputs):
+            return str(dim)
+        for operand in self.inputs:
             if dim in operand.dims:
-                return sizes.dim(place, operand.dims.index(dim))
-        raise UsageError(
-            f"no kernel is written for {self.name}",
-            why=f"its dimension {dim} is no dimension of an input",
-            fix="--shapes gives it a number",
-        )
+                return f"{operand.name}[{operand.dims.index(dim)}]"
+        why = f"its dimension {dim} is no dimension of an input"
+        raise UsageError(f"no kernel is written for {self.name}", why=why, fix="--shapes gives it a number")
 
     def output_shapes(self, shapes: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
         """Shapes of the outputs for inputs of these shapes."""
-        return tuple(tuple(one.value(shapes) for one in self.dims(operand)) for operand in self.outputs)
+        known: dict[Dim, int] = {}
+        for operand, shape in zip(self.inputs, shapes, strict=True):
+            known |= dict(zip(operand.dims, shape, strict=True))
+        return tuple(tuple(one if isinstance(one, int) else known[one] for one in out.dims) for out in self.outputs)
 
     def shapes(self, given: Mapping[str, int], default: int = 2) -> tuple[tuple[int, ...], ...]:
         """Shapes of the inputs where named dimensions have these values, and ``default`` the others."""
-        return tuple(
-            tuple(one if isinstance(one, int) else given.get(one, default) for one in operand.dims)
-            for operand in self.inputs
-        )
+        dims = (operand.dims for operand in self.inputs)
+        return tuple(tuple(one if isinstance(one, int) else given.get(one, default) for one in each) for each in dims)
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """The dtype of an array that holds an operand."""
+    number = next(number for number, name in onnx_graph.DTYPES.items() if name == dtype)
+    return helper.tensor_dtype_to_np_dtype(number)

@@ -11,6 +11,7 @@ from trtprof.base.made_here import digest, is_remembered, owner
 from trtprof.base.units import format_bytes
 from trtprof.plugin import folder as folders
 
+_CODE = (".py", ".pyc", ".so", ".pyd", ".ptx")
 _NAMED = 3  # Files that are named in a warning
 
 
@@ -31,29 +32,28 @@ class OtherCode(NamedTuple):
         return (
             f"{self.folder} has code that was not written here by trtprof, {len(self.names)} of {self.of} files: "
             f"{named}{owner(self.folder / self.names[0])}; {format_bytes(self.nbytes)}, sha256 {self.sha256}. Its "
-            "Python, C++ and kernels are executed with your rights: run none whose maker you do not trust"
+            "Python and kernels are executed with your rights: run none whose maker you do not trust"
         )
 
 
 def code_files(folder: Path) -> tuple[Path, ...]:
-    """All files of the code in a folder of a plugin: those that its document names, and what lies beside them."""
-    given = folders.load(folder)
-    places = {folder / name for name in folders.named_files(given) if name != given.inserted}
-    places |= {place.parent for place in places if place.parent != folder}
-    places |= {folder / name for name in ("python", "cpp") if (folder / name).exists()}  # whether it tells so or not
-    found = {folder / folders.FILE}
-    for place in places:
-        found |= set(_files(place))
-    return tuple(sorted(found))
+    """All that could run in the folder of a plugin, whatever lies beside its own files."""
+    folders.load(folder)
+    own = folder / folders.FILE, folder / "cpp"
+    return tuple(
+        sorted(
+            path for path in _files(folder) if path.suffix in _CODE or path.is_dir() or {path, *path.parents} & {*own}
+        )
+    )
 
 
 def _files(place: Path) -> Iterator[Path]:
-    """A file, or all in a folder; a link to a folder is one of them, as what it leads to is not told."""
-    if not place.is_dir() or place.is_symlink():
-        yield place
-        return
+    """All in a folder; a link to a folder is one of them, as what it leads to is not told."""
     for each in place.iterdir():
-        yield from _files(each)
+        if each.is_dir() and not each.is_symlink():
+            yield from _files(each)
+        else:
+            yield each
 
 
 def other_code(folder: Path, cache_dir: Path) -> OtherCode | None:

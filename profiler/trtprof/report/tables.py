@@ -654,17 +654,17 @@ _table(
 )
 
 
-# --- a hand-written kernel -------------------------------------------------------------------
+# --- a custom kernel -------------------------------------------------------------------------
 
 _table(
     "kernels",
-    "a kernel of a plugin on an architecture; none where no template fits",
+    "a kernel of a plugin on an architecture; none where no form fits",
     lambda found: ((one, build) for one in found.variants for build in one.builds),
     *_part(
         0,
         _count("tactic", "name", "its number among the variants"),
         _text("entry", "its function"),
-        _text("label", "what tells it from the others"),
+        _text("label", "its blocks and warps"),
     ),
     *_part(
         1,
@@ -674,15 +674,14 @@ _table(
         _count("shared_bytes", "fact", "shared memory of a block", "B"),
         _count("blocks_per_sm", "estimate", "blocks that an SM holds at a time"),
         _share("occupancy", "estimate", "share of the warps that fit"),
-        _share("bandwidth", "estimate", "share of the bandwidth of DRAM that it is predicted to draw"),
-        _text("dropped", "why it is not used there, in words; empty where it is"),
+        _text("loads", "how many of its loads are vectors", "fact"),
     ),
     record=records.Plugin,
 )
 _table(
     "tensors",
     "a tensor that the kernel reads or writes",
-    lambda found: found.brief.tensors,
+    lambda found: found.brief.tensors if found.brief is not None else (),
     _text("operand", "what kernel and formulas call it"),
     _text("role", "input, weight or output"),
     _text("dtype", "of its elements"),
@@ -693,21 +692,9 @@ _table(
     record=records.Plugin,
 )
 _table(
-    "neighbours",
-    "a node that works element by element beside the kernel",
-    lambda found: found.brief.neighbours,
-    _text("node", "its name"),
-    _text("op_type", "of the node"),
-    _text("side", "producer or consumer"),
-    _field("fused", "bool", "", "name", "whether the kernel computes it"),
-    _text("reason", "why not"),
-    _count("bytes", "estimate", "that cross memory between the two as long as they are apart", "B"),
-    record=records.Plugin,
-)
-_table(
     "ladder",
-    "a cheaper way, to be tried before",
-    lambda found: found.brief.ladder,
+    "a cheaper candidate, to be tried first",
+    lambda found: found.brief.ladder if found.brief is not None else (),
     _text("what", "in words", "hypothesis"),
     _ns("gain_ns", "mixed", "of one inference: measured where the step was tried, else an estimate"),
     _text("basis", "where that is from"),
@@ -737,8 +724,8 @@ def _bench_sides(
 
 _SIDES = (
     *_part(0, _text("plugin", "its name", of="name"), _text("gpu", "that ran it"), _text("verdict", "of the engine")),
-    _text("of", "kernel: alone; engine: the whole inference", of=itemgetter(1)),
-    *_part(2, _text("what", "which side"), _ns("median_ns", "fact", "of its turns"), _count("n", "fact", "samples")),
+    _text("of", "kernel, or engine: the whole inference", of=itemgetter(1)),
+    *_part(2, _text("what", "which side"), _ns("median_ns", "fact", "of its samples"), _count("n", "fact", "samples")),
     *_part(
         3,
         _number("gain", "fact", "time before over after", of="value"),
@@ -750,9 +737,8 @@ _OUTPUTS = (
     *_part(0, _text("plugin", "its name", of="name")),
     *_part(
         1,
-        _text("what", "which outputs"),
-        _field("ok", "bool", "", "fact", "whether they are right"),
-        _number("worst", "fact", "largest error over what is allowed"),
+        _text("what", "kind of inputs"),
+        _field("ok", "bool", "", "fact", "whether they are equal within the tolerance"),
         _text("reason", "why"),
     ),
 )
@@ -765,14 +751,14 @@ def _benches(found: records.PluginBench | records.PluginBenches) -> tuple[record
 for _bench in (records.PluginBench, records.PluginBenches):
     _table(
         "sides",
-        "one of two things that took turns on a GPU",
+        "one of two engines or kernels on a GPU",
         lambda found: (side for one in _benches(found) for side in _bench_sides(one)),
         *_SIDES,
         record=_bench,
     )
     _table(
         "outputs",
-        "outputs on a GPU, held against what they are to be",
+        "outputs of the engine with the plugin, compared with those of the engine without it",
         lambda found: ((one, check) for one in _benches(found) for check in one.checks),
         *_OUTPUTS,
         record=_bench,
@@ -1042,7 +1028,7 @@ _table(
 )
 _table(
     "wins",
-    "layers alike over all measured cells, and what a kernel by hand would win",
+    "layers alike over all measured cells, and what a custom kernel would win",
     lambda found: found.wins,
     _text("pattern", "op types"),
     _text("dtype", "what is computed with"),

@@ -24,13 +24,12 @@ class Compiled(NamedTuple):
     log: str  # With the registers and the spills of each kernel
 
 
-def compile_source(source: bytes, architecture: str, *, fast_math: bool = True) -> Compiled:
+def compile_source(source: bytes, architecture: str) -> Compiled:
     """Compile CUDA C++ that includes nothing, to ``sm_90`` or (PTX) ``compute_90``; no GPU and no driver is needed."""
     nvrtc = bindings("nvrtc")
     program = _nvrtc(nvrtc, nvrtc.nvrtcCreateProgram(source, b"trtprof.cu", 0, [], []))
     options = [
-        f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"--ptxas-options=-v",
-        *([b"--use_fast_math"] if fast_math else []),
+        f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"--ptxas-options=-v", b"--use_fast_math",
     ]  # fmt: skip
     (code,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
 

@@ -1,260 +1,166 @@
-"""`trtprof plugin` as a flow: from a layer to the files of a plugin and their checks, or to a brief alone."""
+"""`trtprof plugin` as a flow: the brief of a run and of a model, and a kernel with its files and checks."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
-import onnx.parser
-import onnxruntime
 import pytest
 
-from tests.fakes.compiler import needs_nvrtc
 from tests.fakes.in_process import quick
+from tests.fakes.plugin_models import written
+from tests.fakes.support import ROOT, SAMPLES
 from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import Run
+from trtprof.diagnose import THRESHOLDS, Judge
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows.analyze import Files, analyze
 from trtprof.flows.options import RunOptions
-from trtprof.flows.plugin import NotCompiledError, make
-from trtprof.flows.plugin.options import PluginOptions
+from trtprof.flows.plugin import PluginOptions, make
+from trtprof.flows.plugin.brief import brief_of, subject_of
+from trtprof.flows.predict.on_gpus import Settings
 from trtprof.flows.run import execute
-from trtprof.hardware.store import default_cache_dir
-from trtprof.plugin import folder as folders
-from trtprof.plugin.trust import other_code
-from trtprof.runtime import nvrtc
+from trtprof.hardware import gpus
+from trtprof.plugin import check
+from trtprof.plugin import compile as compiler
+from trtprof.report import render
 from trtprof.source.request import ModelRequest
 
-THIN = """
-<ir_version: 8, opset_import: ["" : 17]>
-g (float[B, 40, 24] x, float[B, 24, 1] w) => (float[B, 40, 1] y, float[B, 40, 1] z) {
-  [first] p = MatMul(x, w)
-  [behind] y = Relu(p)
-  [second] q = MatMul(x, w)
-  z = Relu(q)
-}
-"""
+GEMV, LOG = SAMPLES / "gemv.onnx", ROOT / "tests" / "engine" / "data" / "rtx_gemv.log"
+CHAIN = "g (float[n,48] x, float[48] b) => (float[n,48] y) { [add] p = Add(x, b) [mul] q = Mul(p, x) y = Relu(q) }"
+MLP = "g (float[512,512] x, float[512,2048] w) => (float[512,2048] y) { [fc] p = MatMul(x, w) [act] y = Tanh(p) }"
+SORT = "g (float[64,64] x) => (float[64,5] y, int64[64,5] i) <int64[1] k = {5}> { [sort] y, i = TopK(x, k) }"
 
 
-@pytest.fixture(autouse=True)
-def _compiler() -> None:
-    needs_nvrtc()
+def options(model: Path, layer: str, **more: Any) -> PluginOptions:
+    return PluginOptions(what=str(model), layer=layer, gpu="rtx-4090", **{"seconds": 3.0, **more})
 
 
-@pytest.fixture
-def thin(tmp_path: Path) -> Path:
-    path = tmp_path / "thin.onnx"
-    onnx.save(onnx.parser.parse_model(THIN), path)
-    return path
+def brief(model: Path, layer: str) -> Any:
+    return make(options(model, layer, steps=("brief",))).brief
 
 
-def asked(model: Path, layer: str, **more: object) -> PluginOptions:
-    request = ModelRequest.of(model, ("x:3x40x24,w:3x24x1",) if model.name == "thin.onnx" else ())
-    return PluginOptions(what=str(model), layer=layer, request=request, gpu="rtx-4090", **{"seconds": 1.0, **more})  # type: ignore[arg-type]
+def test_for_a_model_alone_the_brief_says_when_a_kernel_pays_and_not_that_it_does() -> None:
+    found = brief(GEMV, "MatMul")
+    assert (found.verdict, found.measured_ns, found.net_ns) == ("not decided", None, None)
+    assert (found.work.bytes, found.estimate.dram_bytes, found.estimate.bound) == (250_828_800, 250_828_800, "dram")
+    assert found.reachable_ns == pytest.approx(found.estimate.attainable_ns / 0.7, abs=1)
+    assert found.pays_above_ns == sum(part.ns for part in found.barrier) + found.reachable_ns
+    assert "it pays if the engine's kernel takes more than 356 us" in found.why
+    assert found.formulas == ("y[i,j,l,0,0] = sum_k x0[i,j,l,0,k] * x1[i,0,l,k,0]",)
+    assert [(one.name, one.role, one.nbytes) for one in found.tensors] == [
+        ("a", "input", 245_760_000), ("b", "input", 1_228_800), ("y", "output", 3_840_000)
+    ]  # fmt: skip
+    assert {"gemv-as-reduce", "fp16", "builder-level-5"} <= {step.rung for step in found.ladder}
 
 
-def outputs(model: Path, **inputs: np.ndarray) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)  # type: ignore[no-any-return]
+@pytest.mark.parametrize(("ms", "verdict"), [(0.29, "do not"), (1.9, "write it")])
+def test_for_a_run_the_verdict_is_that_of_its_report(ms: float, verdict: str, tmp_path: Path) -> None:
+    (one,) = read_layer_info(LOG).layers
+    row = {"name": one.name, "timeMs": 100 * ms, "averageMs": ms, "medianMs": ms, "percentage": 100.0}
+    (tmp_path / "profile.json").write_text(json.dumps([{"count": 100}, row]))
+    files = Files(layers=LOG, profile=tmp_path / "profile.json", onnx=GEMV)
+    cases: list[Any] = []
+    how = Settings(overrides={"dram": 0.92e12, "fp32": 78.65e12}, cold=True)
+    run = analyze(files, [gpus.find("rtx-4090")], how, judge=Judge(THRESHOLDS, cases.append))
+    assert isinstance(run, Run)
+    (tmp_path / "run.json").write_text(render(run, "json"))
+    document = subject_of(str(tmp_path / "run.json"), "MatMul", "", None, print)
+    told = run.candidates[0] if run.candidates else None
+    for case in (None, cases[0]):
+        found = brief_of(document._replace(case=case))
+        assert found.measured_ns == 1_000_000 * ms
+        assert found.verdict == (verdict if case or told else "not decided")
+        assert told is None or (found.why, found.net_ns, found.ladder) == (told.why, told.net_ns, told.ladder)
+
+
+def test_a_pointwise_op_that_engines_fuse_is_not_to_be_written(tmp_path: Path) -> None:
+    found = brief(written(tmp_path / "mlp.onnx", MLP), "act")
+    assert (found.verdict, found.nodes, found.group) == ("do not", ("act",), ("fc", "act"))
+    assert "the engine computes Tanh in the kernel of MatMul" in found.why
+    assert any(part.bytes for part in found.barrier)
+
+
+def test_a_layer_is_found_by_a_part_of_its_name_and_a_shape_is_not_a_layer(tmp_path: Path) -> None:
+    graph = "g (float[8,8] x) => (int64[2] s, float[8,8] y) { [s] s = Shape(x) [exp] y = Exp(x) }"
+    path = written(tmp_path / "m.onnx", graph)
+    assert brief(path, "ex").nodes == ("exp",)
+    with pytest.raises(UsageError, match="Shape 's' launches no kernel"):
+        brief(path, "s")
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(UsageError, match="cannot be read"):
+        brief(tmp_path / "x.json", "exp")
 
 
 @pytest.mark.process
-def test_a_layer_becomes_a_plugin_with_all_its_checks(thin: Path, tmp_path: Path) -> None:
-    out = tmp_path / "plugin"
-    found = make(asked(thin, "first", folder=str(out)))
-    assert found.template == "gemv"
-    assert found.brief.nodes == ("first", "behind")
-    steps = {step.name: step.verdict for step in found.check.steps} if found.check else {}
-    assert steps["numerics"] == steps["traffic"] == steps["onnxruntime"] == "passed"
-    assert set(steps) == {"numerics", "traffic", "registry", "native", "onnxruntime", "tensorrt-rtx"}
-    assert "failed" not in steps.values()
-    # Every file that is told is there, and none besides.
-    assert sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()) == sorted(found.files)
-    # Both places have it, and any batch is served.
-    assert found.inserted is not None
-    assert len(found.inserted.places) == 2
-    rng = np.random.default_rng(0)
-    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 40, 24), (5, 24, 1)))
-    for before, after in zip(outputs(thin, x=x, w=w), outputs(out / "model.onnx", x=x, w=w), strict=True):
-        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+def test_a_layer_becomes_a_plugin_with_its_checks_and_a_fault_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    model, out = written(tmp_path / "chain.onnx", CHAIN), tmp_path / "plugin"
+    found: Any = make(options(model, "mul", request=ModelRequest.of(model, ("x:5x48",)), folder=str(out)))
+    assert (found.form, found.brief.nodes) == ("pointwise", ("add", "mul", "Relu_2"))
+    steps = {step.name: step.verdict for step in found.check.steps}
+    assert steps.pop("registry") != "failed"
+    assert steps.pop("tensorrt-rtx") in ("passed", "not here")
+    assert set(steps.values()) == {"passed"}, found.check
+    assert {one.architecture for each in found.variants for one in each.builds} >= {"sm_75", "sm_120"}
+    assert sorted(path.name for path in out.iterdir()) == sorted(found.files) == [
+        "README.md", "kernel.py", "model.onnx", "plugin.json", "plugin.py", "test_plugin.py"
+    ]  # fmt: skip
+    assert found.brief.why in " ".join((out / "README.md").read_text().split())
+    kernel = (out / "kernel.py").read_text()
+    (out / "kernel.py").write_text(kernel.replace("mask=i < N)", "mask=i < N - 1)"))
+    again: Any = make(PluginOptions(folder=str(out), steps=("check",), seconds=3.0))
+    assert {step.name: step.verdict for step in again.check.steps}["numerics"] == "failed"
 
 
-def test_what_lies_in_a_folder_can_be_checked_again_and_a_fault_is_found(thin: Path, tmp_path: Path) -> None:
-    out = tmp_path / "plugin"
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
-    again = make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
-    assert again.check is not None
-    assert {step.verdict for step in again.check.steps} <= {"passed", "not here"}
-    assert other_code(out, default_cache_dir()) is None
-    held = folders.load(out)
-    for name in held.kernels[0].ptx.values():
-        (out / name).write_text(_spoilt((out / name).read_text()))
-    spoilt = make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
-    assert spoilt.check is not None
-    assert {step.name: step.verdict for step in spoilt.check.steps}["numerics"] == "failed"
-    assert json.loads((out / "brief.json").read_text())["check"]["steps"][0]["verdict"] == "failed"
-    assert "**failed**" in (out / "README.md").read_text()
-    (out / name).write_text("no PTX")
-    with pytest.raises(UsageError, match=r"\.ptx cannot be read"):
-        make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
-    (out / name).write_bytes(b"\xff")
-    with pytest.raises(UsageError, match="cannot be read"):
-        make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
-    (out / "brief.json").write_text("{")
-    with pytest.raises(UsageError, match=r"brief\.json cannot be read"):
-        make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.mark.parametrize(
-    ("place", "stop"),
-    [
-        ("trtprof.base.run_folder.RunFolder.write_bytes", OSError),
-        ("trtprof.plugin.insert._check", KeyboardInterrupt),
-        ("trtprof.plugin.folder.save", OSError),
-    ],
-)
-def test_what_fails_before_it_is_whole_leaves_the_plugin_that_was_there(
-    thin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, stop: type[BaseException]
+def test_without_triton_the_kernel_is_written_and_checks_say_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(*_: object, **__: object) -> Any:
-        raise stop
+    def missing() -> None:
+        raise MissingError("Triton is not installed", fix="pip install 'trtprof[plugin]'")
 
+    for module in (check, compiler):
+        monkeypatch.setattr(module, "require_triton", missing)
+    monkeypatch.setattr("trtprof.flows.plugin._check_model", lambda *_: ())
     out = tmp_path / "plugin"
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write", "insert")))
-    before = contents(out)
-    monkeypatch.setattr(place, stopped)
-    with pytest.raises((KeyboardInterrupt, MissingError)):
-        make(asked(thin, "behind", folder=str(out), steps=("brief", "write", "insert"), alone=True, force=True))
-    monkeypatch.undo()
-    assert contents(out) == before
-    folders.load(out)
-    assert {path.name for path in out.iterdir()} == {name.split("/")[0] for name in before}
+    found: Any = make(options(written(tmp_path / "chain.onnx", CHAIN), "add", folder=str(out)))
+    assert "def pointwise(" in (out / "kernel.py").read_text()
+    assert found.check.steps[0].verdict == "not here"
+    assert "pip install 'trtprof[plugin]'" in found.check.steps[0].reason
+    again = make(options(tmp_path / "chain.onnx", "add", folder=str(tmp_path / "model"), steps=("insert",)))
+    assert again.files == ("model.onnx",)
+    assert onnx.load(tmp_path / "model" / "model.onnx").functions
 
 
-@pytest.mark.nightly
-def test_text_that_is_newer_than_its_ptx_is_told(thin: Path, tmp_path: Path) -> None:
-    out = tmp_path / "plugin"
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
-    held = folders.load(out)
-
-    def notes() -> list[str]:
-        again = make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
-        return [note for note in again.notes if "since its PTX was compiled" in note]
-
-    assert notes() == []
-    own = held.kernels[0]
-    (out / own.source).write_text((out / own.source).read_text() + "// faster\n")
-    for _ in range(2):
-        assert [note.split()[0] for note in notes()] == [own.source]
-    for name in own.ptx.values():
-        (out / name).write_text((out / name).read_text() + "// compiled again\n")
-    assert notes() == []
+def test_a_layer_without_a_form_gets_the_brief_and_the_reason(tmp_path: Path) -> None:
+    sort = written(tmp_path / "sort.onnx", SORT)
+    found = make(options(sort, "sort", folder=str(tmp_path / "out")))
+    assert (found.form, found.variants, found.inserted, found.files) == ("", (), None, ("README.md",))
+    assert found.refused["pointwise"]
+    assert "no kernel is written" in (tmp_path / "out" / "README.md").read_text()
 
 
-def _spoilt(ptx: str) -> str:
-    """The same with multiply-adds that forget what they add to."""
-    return re.sub(r"fma\.rn\.f32 ([^,]+, [^,]+, [^,]+), [^;]+;", r"mul.rn.f32 \1;", ptx)
+def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
+    model = written(tmp_path / "chain.onnx", CHAIN)
+    wrong = ((tmp_path, "write", "is not empty"), (model, "write", "is a file"), ("", "insert", "writes a model"))
+    for folder, step, words in wrong:
+        with pytest.raises(UsageError, match=words):
+            make(options(model, "add", folder=str(folder), steps=(step,)))
+    with pytest.raises(UsageError, match="no node 'moon'"):
+        make(options(model, "add", folder=str(tmp_path / "out"), places=("moon",)))
+    assert make(options(model, "add", steps=("brief", "write"))).files == ()
 
 
-def test_a_brief_is_written_where_no_kernel_can_be(tmp_path: Path) -> None:
-    path = tmp_path / "wide.onnx"
-    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[64, 64] x, float[64, 64] w) => (float[64, 64] y)'
-    onnx.save(onnx.parser.parse_model(text + " { [wide] y = MatMul(x, w) }"), path)
-    found = make(asked(path, "wide", folder=str(tmp_path / "out")))
-    assert found.variants == ()
-    assert found.inserted is None
-    assert "no kernel is written" in found.notes[0]
-    assert "libraries have better kernels" in found.refused["gemv"]
-    assert found.files == ("brief.json", "brief.md")
-
-
-def test_a_brief_is_written_where_nothing_compiles(thin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> list[int]:
-        raise MissingError("NVRTC is not installed", fix="install it")
-
-    monkeypatch.setattr(nvrtc, "architectures", missing)
-    with pytest.raises(NotCompiledError, match="NVRTC is not installed") as refused:
-        make(asked(thin, "first", folder=str(tmp_path / "out")))
-    assert refused.value.fix == "install it"
-    found = refused.value.document
-    assert found.notes[0] == "no kernel is written: NVRTC is not installed"
-    assert found.files == ("brief.json", "brief.md")
-
-
-def test_steps_are_done_that_are_asked_for(thin: Path, tmp_path: Path) -> None:
-    brief = make(asked(thin, "first", folder=str(tmp_path / "brief"), steps=("brief",)))
-    assert brief.files == ("brief.json", "brief.md")
-    assert brief.variants == ()
-    insert = make(asked(thin, "first", folder=str(tmp_path / "insert"), steps=("insert",), places=("second",)))
-    assert insert.inserted is not None
-    assert [place[0] for place in insert.inserted.places] == ["second"]
-    with pytest.raises(UsageError, match="no folder is named"):
-        make(asked(thin, "first", steps=("insert",)))
-    nothing = make(asked(thin, "first", steps=("brief", "write")))
-    assert (nothing.files, nothing.folder) == ((), "")
-    assert nothing.variants
-
-
-def test_files_that_are_there_are_kept(thin: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thing").write_text("mine")
-    with pytest.raises(UsageError, match="will not be overwritten"):
-        make(asked(thin, "first", folder=str(tmp_path / "mine")))
-    with pytest.raises(UsageError, match="no node is called 'behind the moon'"):
-        make(asked(thin, "first", folder=str(tmp_path / "out"), places=("behind the moon",)))
-    assert not (tmp_path / "out").exists()
-    with pytest.raises(UsageError, match="is a file"):
-        make(asked(thin, "first", folder=str(thin)))
-
-
-def test_a_layer_is_found_by_the_name_that_messages_give_it(tmp_path: Path) -> None:
-    path = tmp_path / "chain.onnx"
-    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[64, 3, 8] x) => (float[3, 64, 8] y, float[64, 3, 8] z) {
-      [t] turned = Transpose<perm = [1, 0, 2]>(x)
-      [t_more] y = Relu(turned)
-      [s] shape = Shape(x)
-      [s_abs] a = Abs(x)
-      [s_exp] z = Exp(a)
-    }"""
-    onnx.save(onnx.parser.parse_model(text), path)
-    with pytest.raises(UsageError, match="layers are called") as refused:
-        make(asked(path, "_", steps=("brief", "write")))
-    assert "s_abs +1" in (refused.value.why or "")
-    found = make(asked(path, "s_abs +1", steps=("brief", "write")))
-    assert found.brief.nodes == ("s_abs", "s_exp")
-    assert found.variants
-    # A node that launches nothing is not taken for another that has its name as a part.
-    for steps in (("brief",), ("brief", "write")):
-        with pytest.raises(UsageError, match="Shape 's' launches nothing"):
-            make(asked(path, "s", steps=steps))
-
-
-def test_a_kernel_is_for_the_model_that_ran(thin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_is_for_the_model_that_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
-    request = ModelRequest.of(str(thin), ("x:3x40x24,w:3x24x1",))
+    model = written(tmp_path / "chain.onnx", CHAIN)
+    request = ModelRequest.of(str(model), ("x:5x48",))
     execute(RunOptions(model=request, iterations=1, duration_s=0, output=str(tmp_path / "run")))
-    of_run = PluginOptions(what=str(tmp_path / "run"), layer="first", gpu="rtx-4090", steps=("brief", "write"))
-    assert make(of_run).template == "gemv"
-    proto = onnx.load(thin)
-    proto.doc_string = "changed"
-    onnx.save(proto, thin)
-    found = make(of_run)
-    assert (found.template, found.variants) == ("", ())
-    assert "is not the model that this is about" in found.notes[0]
-
-
-def test_numbers_that_are_part_of_a_kernel_stand_in_its_formulas(tmp_path: Path) -> None:
-    path = tmp_path / "scaled.onnx"
-    text = """
-    <ir_version: 8, opset_import: ["" : 17]>
-    g (float[40, 24] x) => (float[40, 24] y) <float half = {0.5}> { [scale] p = Mul(x, half) [behind] y = Relu(p) }
-    """
-    onnx.save(onnx.parser.parse_model(text), path)
-    brief = make(asked(path, "scale", steps=("brief", "write"))).brief
-    assert brief.formulas == ("t0 = x * 0.5", "y = max(t0, 0)")
-    assert [one.operand for one in brief.tensors] == ["x", "y"]
+    ran = PluginOptions(what=str(tmp_path / "run"), layer="mul", steps=("brief", "write"))
+    found: Any = make(ran)
+    assert found.form == "pointwise"
+    assert "on a CPU" in found.brief.why
+    model.write_bytes(written(tmp_path / "other.onnx", CHAIN.replace("Mul", "Sub")).read_bytes())
+    assert "was changed since the run" in make(ran).refused[""]

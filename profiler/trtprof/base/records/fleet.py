@@ -74,7 +74,7 @@ class FleetLoss(Record, frozen=True, kw_only=True):
 class FleetKernel(Record, frozen=True, kw_only=True):
     """Layers of one inference of a cell that are alike: the same ops at the same shapes, in the same kernel.
 
-    Times are of all their runs in one inference. The win is that of a kernel by hand, net of what it costs to cut them
+    Times are of all their runs in one inference. The win is that of a custom kernel, net of what it costs to cut them
     out of their fusions, with its interval; None where nothing was measured or there is no verdict.
     """
 
@@ -510,7 +510,7 @@ class FleetLedgerRow(Record, frozen=True, kw_only=True):
 
 
 class FleetWin(Record, frozen=True, kw_only=True):
-    """Layers alike in op types and dtype over all measured cells, and what a kernel by hand would win on them.
+    """Layers alike in op types and dtype over all measured cells, and what a custom kernel would win on them.
 
     The ends of the interval are the sums of the ends: as if all cells erred to the same side.
     """

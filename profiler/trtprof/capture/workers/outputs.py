@@ -53,7 +53,7 @@ def keep(request: OutputsRequest) -> None:
     left_out: dict[str, str] = {}
     names: list[str] = []
     with outputs_of(variant) as run:
-        for kind, seed in kinds_of(variant.inputs, variant.seed).items():
+        for kind, seed in kinds_of(variant.inputs, variant.seed, variant.kinds).items():
             feeds = inputs_of(kind, variant.inputs, seed)
             try:
                 found, again = run(feeds), run(feeds)
@@ -107,7 +107,7 @@ def _own(variant: Variant, names: list[str], kinds: list[str]) -> dict[str, list
     otherwise = _rounded_differently(variant)
     if otherwise is None:
         return {}
-    seeds = kinds_of(variant.inputs, variant.seed)
+    seeds = kinds_of(variant.inputs, variant.seed, variant.kinds)
     found: dict[str, list[Any]] = {}
     try:
         with outputs_of(otherwise) as run:
@@ -135,7 +135,7 @@ def check(request: OutputsRequest) -> list[KindCheck]:
     variant = request.variant
     checks = []
     with outputs_of(variant) as run:
-        for kind, seed in kinds_of(variant.inputs, variant.seed).items():
+        for kind, seed in kinds_of(variant.inputs, variant.seed, variant.kinds).items():
             if kind in kept.left_out:
                 note = f"left out: {kept.left_out[kind]}"
                 checks.append(KindCheck(kind=kind, matches=True, note=note))

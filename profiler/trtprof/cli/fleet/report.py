@@ -45,7 +45,7 @@ def report(
     """Show what came of a fleet: models and targets side by side, and where the hours of a day go.
 
     What serves each model best within its limit, by measured or expected times, and what that costs; how many
-    GPUs the requests need; which kernels by hand would win most over all models. It may be asked while the
+    GPUs the requests need; which custom kernels would win most over all models. It may be asked while the
     fleet still runs. Nothing but the folder is needed.
 
     Example: trtprof fleet report FOLDER --limit '10 ms' -o fleet.html

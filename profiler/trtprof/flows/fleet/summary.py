@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ANSWERS, BEST, PATTERNS, FAILURES, EXAMPLES, DOUBTS = 5_000, 1_000, 40, 30, 20, 5  # Most of each that a document has
-WINS = 10  # Kernels by hand that are told unless asked for more or less
+WINS = 10  # Custom kernels that are told unless asked for more or less
 
 HOURS = 24.0  # Of a day
 _VERDICTS = ("write it", "try first")
@@ -73,7 +73,7 @@ class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()  # Cells that have one of them
     models: tuple[str, ...] = ()  # Globs of names
     targets: tuple[str, ...] = ()  # Names
-    wins: int = WINS  # Kernels by hand that are told
+    wins: int = WINS  # Custom kernels that are told
 
 
 ALL = Narrowed()
@@ -759,7 +759,7 @@ def _command(place: str, example: _Example) -> str:
 def _no_wins(measured: int, wins: int) -> str:
     if not measured:
         return "nothing was measured: no verdict is possible, and what is expected is no verdict"
-    return "" if wins else "no layer that was measured has the verdict that a kernel by hand pays"
+    return "" if wins else "no layer that was measured has the verdict that a custom kernel pays"
 
 
 # --- failures, doubts, notes ------------------------------------------------------------------

@@ -71,7 +71,7 @@ def title(found: records.Fleet) -> str:
 def others(found: records.Fleet) -> Iterator[str]:
     """What the document leaves out, list by list."""
     for number, what in (
-        (found.best_left_out, "model"), (found.wins_left_out, "kind of layer that a kernel by hand might pay for"),
+        (found.best_left_out, "model"), (found.wins_left_out, "kind of layer that a custom kernel might pay for"),
         (found.patterns_left_out, "kind of layer in several models"), (found.failures_left_out, "kind of failure"),
     ):  # fmt: skip
         if number:
@@ -157,7 +157,7 @@ def shared(best: Sequence[records.FleetBest]) -> dict[str, list[str]]:
 
 
 def win_hours(one: records.FleetWin) -> tuple[str, str]:
-    """What a kernel by hand would win, and the interval: hours a day, or without requests the time."""
+    """What a custom kernel would win, and the interval: hours a day, or without requests the time."""
     if one.hours_per_day is not None and one.hours_low is not None and one.hours_high is not None:
         return f"~{hours(one.hours_per_day)}", f"{hours(one.hours_low)} .. {hours(one.hours_high)}"
     return f"~{format_ns(one.win_ns)}", f"{format_ns(one.win_low_ns)} .. {format_ns(one.win_high_ns)}"
@@ -386,8 +386,8 @@ def ledger_word(row: records.FleetLedgerRow) -> str:
 def _wins(found: records.Fleet, shown: int) -> list[Block]:
     if not found.wins:
         if not found.above:
-            return [Notes((f"kernels by hand: {found.no_wins}",))] if found.no_wins else []
-        return [Notes((f"kernels by hand: {found.no_wins}",)), _above(found, shown)]
+            return [Notes((f"custom kernels: {found.no_wins}",))] if found.no_wins else []
+        return [Notes((f"custom kernels: {found.no_wins}",)), _above(found, shown)]
     by_day = per_day(found)
     rows = []
     for one in found.wins:
@@ -410,7 +410,7 @@ def _wins(found: records.Fleet, shown: int) -> list[Block]:
                 Column("layers", cut="wrap", least=16),
             ),
             rows=rows,
-            title=f"kernels by hand that win most ({len(found.wins)} of {total:,}), {what}",
+            title=f"custom kernels that win most ({len(found.wins)} of {total:,}), {what}",
         )
     ]
 

@@ -12,7 +12,7 @@ from trtprof.report.document import Block, Column, Document, Heading, Notes, Pai
 _TITLES = {
     "backend": "backends, in the order of --backend auto",
     "collector": "collectors on a GPU, in the order of --collector auto",
-    "plugin": "for kernels by hand: what compiles them, and what checks them without a GPU",
+    "plugin": "for custom kernels: what compiles them, and what checks them without a GPU",
     "try": "for trtprof try: what graphs are rewritten with",
     "fleet": "for a fleet on more than this machine",
     "left out": "left out, for it is broken",

@@ -1,1 +1,0 @@
-"""What kernels are written from, one file a kind; see `trtprof.plugin.kernel`."""
