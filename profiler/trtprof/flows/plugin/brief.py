@@ -229,7 +229,8 @@ def _judge_run(subject: Subject, nodes: Sequence[str], run: r.Run) -> dict[str, 
     if case is not None:
         verdict, why, one, _ = weigh(case, layer, Thought(frozenset(nodes)), grave)
     else:
-        verdict, why = (one.verdict, one.why) if one else ("not decided", run.no_candidates or "it was not weighed")
+        reason = (run.no_candidates or "it was not weighed").removeprefix("not decided: ")
+        verdict, why = (one.verdict, one.why) if one else ("not decided", reason)
     doubts = [*grave, *(one.brief or one.title for one in run.findings if one.kind == "trust"), *run.lacking]
     if case is None:
         doubts.append("only the document of the run is here: the verdict is that of its report")
