@@ -90,6 +90,10 @@ FIT: dict[str, tuple[str, Task]] = {
         "copy", task([node("Gather", "x ids", axis=1)], {"x": ("int64", (2, 9, 5)), "ids": ("int32", (2, 4))},
                      {"y": ("int64", (2, 2, 4, 5))}),
     ),
+    "picked last": (
+        "copy", task([node("Gather", "x ids", axis=-1)], {"x": ("fp16", (2, 5, 9)), "ids": ("int64", (7,))},
+                     {"y": ("fp16", (2, 5, 7))}),
+    ),
     "embedded": (
         "copy", task([node("Gather", "x ids", "e"), node("Add", "e b")], EMBEDDED, {"y": ("fp32", ("n", "s", 24))}),
     ),

@@ -97,8 +97,8 @@ def find_wrong_builds(task: Task, variants: Sequence[KernelVariant]) -> Iterator
     for tactic, build in builds:
         if build.spill_bytes:
             yield f"tactic {tactic} spills {build.spill_bytes} bytes a thread on {build.architecture}"
-    if any(one.name == "strides" and set(one.ints) - {1} for node in task.body.node for one in node.attribute):
-        return  # Neighbors in the output are none in the input
+    if task.main == "Conv":
+        return  # Windows begin at any element
     largest = max(task.inputs, key=lambda one: math.prod(dim for dim in one.dims if isinstance(dim, int)))
     row = largest.dims[-1] if largest.dims else 1
     nbytes = dtype_bytes(largest.dtype, row) if isinstance(row, int) else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from trtprof.plugin.form import Form, NoFitError
 from trtprof.plugin.task import Task
 
 _OPS = ("Transpose", "DepthToSpace", "SpaceToDepth", "Gather")
+_LEAST = 256  # Elements of a block: where what is contiguous has fewer, it also has elements that are not
 _BLOCKS = (32, 1024), (32, 2048), (64, 2048), (64, 4096)  # Side of a block and its elements
 
 
@@ -76,9 +78,11 @@ def _parts(dims: Sequence[Dim], axes: Sequence[int]) -> tuple[Sequence[Sequence[
 
     side = ranks.index(len(ranks) - 1)
     first, last = begin(side), begin(len(ranks) - 1)
-    if first == last:
-        return ((), dims[:last], (), dims[last:]), False
-    return (dims[:first], dims[first : places[side] + 1], dims[places[side] + 1 : last], dims[last:]), True
+    rows, columns = dims[first : places[side] + 1], dims[last:]
+    sizes = [dim if isinstance(dim, int) else _LEAST for dim in (*rows, *columns)]
+    if first == last or math.prod(sizes) < _LEAST:
+        return ((), dims[:last], (), columns), False
+    return (dims[:first], rows, dims[places[side] + 1 : last], columns), True
 
 
 def _blocks(
@@ -117,7 +121,7 @@ def _gather(chain: Chain, node: NodeProto, axis: int, walk: Walk, known: dict[st
     dims, ids = chain.dims(name), chain.dims(indices)
     inner, count = dims[axis + 1 :], chain.product(dims[axis : axis + 1])
     lines, index = chain.read(indices, walk, known, dims=(*ids, *[1] * len(inner)))
-    outer = (f"m // {chain.product(ids)}", dims[:axis], "")
-    there = [outer, ("place", dims[axis : axis + 1], ""), ("n", inner, "inside")]
+    outer = (f"m // {chain.product(ids)}", dims[:axis], "m < M" if dims[axis] == 1 else "")
+    there = [outer, ("place", dims[axis : axis + 1], "m < M"), ("n", inner, "n < N")]
     more, known[node.output[0]] = chain.read(name, there, known)
     return [*lines, f"place = tl.where({index} < 0, {index} + {count}, {index}).to(tl.int64)", *more]
